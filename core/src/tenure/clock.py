@@ -1,6 +1,7 @@
 """The two clocks of an instance: the wall, which people set, and the monotonic one, which only goes on."""
 
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -14,9 +15,11 @@ class Clock(Protocol):
         """Milliseconds since some moment; it never goes back, and goes on while the machine sleeps where it can."""
 
 
-# A lease runs out in the store while this machine is suspended. CLOCK_MONOTONIC stands still then on Linux, and a
+# A lease runs out in the store while this machine is suspended. Linux's CLOCK_MONOTONIC stands still then, and a
 # holder that woke up would think it still had its lease; CLOCK_BOOTTIME goes on.
-_CLOCK_ID = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_monotonic_ns = (
+    partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns
+)
 
 
 class SystemClock:
@@ -28,4 +31,4 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """See Clock."""
-        return time.clock_gettime_ns(_CLOCK_ID) / 1_000_000
+        return _monotonic_ns() / 1_000_000
