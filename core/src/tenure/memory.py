@@ -1,0 +1,161 @@
+"""The in-memory backend: the state machine behind a lock, the protocol's reference implementation."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from tenure import decision
+from tenure.clock import SystemClock
+from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
+from tenure.errors import BackendClosed
+from tenure.model import (
+    ActiveRuns,
+    Capabilities,
+    Claim,
+    ClaimResult,
+    Ending,
+    RunResult,
+    check_ending,
+    check_limit,
+    check_name,
+    check_run,
+)
+
+Key = tuple[str, str]
+
+
+class MemoryStore:
+    """What several backends of one process share; ``now_ms`` is the store's clock, the machine's unless given."""
+
+    def __init__(self, now_ms: Callable[[], int] = SystemClock().wall_ms) -> None:
+        self.now_ms = now_ms
+        self.lock = threading.Lock()
+        self.states: dict[Key, JobState] = {}
+        self.histories: dict[Key, tuple[RunResult, ...]] = {}
+        self.listeners: set[Callable[[Key], None]] = set()
+
+    def hint(self, key: Key) -> None:
+        """Tell who listens that a lease of the job is over; called without the lock."""
+        for listener in tuple(self.listeners):
+            listener(key)
+
+
+class MemoryBackend:
+    """A lease backend in this process's memory, for tests, for one process, and to learn the protocol from.
+
+    Objects on one ``store`` see each other, from any thread and event loop; one object may be entered several times.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        *,
+        namespace: str = "tenure",
+        keep_results: int = DEFAULT_KEEP_RESULTS,
+    ) -> None:
+        check_name(namespace, "namespace")
+        check_limit(keep_results)
+        self.store = store or MemoryStore()
+        self._namespace = namespace
+        self._keep_results = keep_results
+        self._entered = 0
+
+    async def __aenter__(self) -> Self:
+        """See Entered."""
+        self._entered += 1
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """See Entered."""
+        self._entered -= 1
+
+    async def claim(self, claim: Claim) -> ClaimResult:
+        """See LeaseBackend."""
+        key = self._key(claim.job)
+        store = self.store
+        with store.lock:
+            state, result = decision.claim(store.states.get(key, EMPTY), claim, store.now_ms())
+            store.states[key] = state
+        return result
+
+    async def heartbeat(self, job: str, slot: int, token: str) -> bool:
+        """See LeaseBackend."""
+        check_run(job, slot, token)
+        return self._decide(job, lambda state, now: decision.heartbeat(state, slot, token, now))
+
+    async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
+        """See LeaseBackend."""
+        check_run(job, slot, token)
+        check_ending(status)
+        held = self._decide(job, lambda state, _: decision.finish(state, slot, token, status))
+        self.store.hint(self._key(job))
+        return held
+
+    async def release(self, job: str, slot: int, token: str) -> bool:
+        """See LeaseBackend."""
+        check_run(job, slot, token)
+        held = self._decide(job, lambda state, now: decision.release(state, slot, token, now))
+        self.store.hint(self._key(job))
+        return held
+
+    async def active(self, jobs: Sequence[str]) -> ActiveRuns:
+        """See LeaseBackend."""
+        keys = {job: self._key(job) for job in sorted(set(jobs))}
+        with self.store.lock:
+            now = self.store.now_ms()
+            states = {job: self.store.states.get(key, EMPTY) for job, key in keys.items()}
+        return ActiveRuns(now, tuple(run for job, state in states.items() for run in decision.active(job, state, now)))
+
+    async def save_result(self, job: str, result: RunResult) -> None:
+        """See LeaseBackend."""
+        key = self._key(job)
+        with self.store.lock:
+            history = self.store.histories.get(key, ())
+            self.store.histories[key] = decision.record(history, result, self._keep_results)
+
+    async def results(self, job: str, *, limit: int = 20) -> list[RunResult]:
+        """See LeaseBackend."""
+        check_limit(limit)
+        key = self._key(job)
+        with self.store.lock:
+            return list(self.store.histories.get(key, ())[:limit])
+
+    async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
+        """See Hints."""
+        wanted = {self._key(job): job for job in jobs}
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[str] = asyncio.Queue()
+
+        def listen(key: Key) -> None:
+            if key in wanted:
+                loop.call_soon_threadsafe(queue.put_nowait, wanted[key])
+
+        self.store.listeners.add(listen)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self.store.listeners.discard(listen)
+
+    def _key(self, job: str) -> Key:
+        check_name(job, "job")
+        if not self._entered:
+            raise BackendClosed("the in-memory backend is not entered; use it inside `async with`")
+        return self._namespace, job
+
+    def _decide(self, job: str, decide: Callable[[JobState, int], tuple[JobState, bool]]) -> bool:
+        key = self._key(job)
+        store = self.store
+        with store.lock:
+            state, held = decide(store.states.get(key, EMPTY), store.now_ms())
+            store.states[key] = state
+        return held
