@@ -29,8 +29,8 @@ Key = tuple[str, str]
 class MemoryStore:
     """What several backends of one process share; ``now_ms`` is the store's clock, the machine's unless given."""
 
-    def __init__(self, now_ms: Callable[[], int] = SystemClock().wall_ms) -> None:
-        self.now_ms = now_ms
+    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+        self.now_ms = now_ms or SystemClock().wall_ms
         self.lock = threading.Lock()
         self.states: dict[Key, JobState] = {}
         self.histories: dict[Key, tuple[RunResult, ...]] = {}
