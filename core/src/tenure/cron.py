@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from tenure.errors import InvalidSchedule
-
-LAST_SLOT_MS = 253_402_300_799_999  # the end of the year 9999 (SPEC section 2)
+from tenure.model import MAX_SLOT
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -23,7 +23,7 @@ MACROS = {
 }
 
 _DAY = 86_400
-_LAST_SECOND = LAST_SLOT_MS // 1000
+_LAST_SECOND = MAX_SLOT // 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _LAST_DAY = date.max.toordinal()
@@ -68,6 +68,17 @@ def _at_or_before(mask: int, value: int) -> int:
     return (mask & ((1 << value + 1) - 1)).bit_length() - 1
 
 
+class DateRule(NamedTuple):
+    """What the two day fields name; Sunday is 0."""
+
+    days: int
+    last_day: bool
+    weekdays: int
+    last_weekdays: int
+    nth_weekdays: tuple[int, ...]  # of the first week, the second, up to the fifth
+    either: bool  # day of month or day of week is enough
+
+
 @dataclass(frozen=True, slots=True)
 class Fields:
     """An expression that was read: the wall times that it names, without a time zone."""
@@ -76,7 +87,8 @@ class Fields:
     minutes: int
     hours: int
     months: int
-    days: tuple[int, ...]  # per kind of month (its length, the weekday of its first): its days
+    date: DateRule
+    days: tuple[int, ...]  # the rule worked out per kind of month: its length, and the weekday of its first
     real_time: bool  # follows real time through a change of the clocks, instead of the wall clock
 
     def next_local(self, local: int) -> int | None:
@@ -186,12 +198,14 @@ def parse(expression: str) -> Fields:
 @lru_cache(maxsize=1024)
 def _parse(expression: str) -> Fields:
     second, minute, hour, day, month, weekday = _split(expression)
+    rule = _date_rule(day, weekday)
     fields = Fields(
         seconds=_values(_SECOND, second or "0"),
         minutes=_values(_MINUTE, minute),
         hours=_values(_HOUR, hour),
         months=_values(_MONTH, month),
-        days=_days(day, weekday),
+        date=rule,
+        days=_days_by_kind_of_month(rule),
         real_time=second is not None or minute.startswith("*") or hour.startswith("*"),
     )
     _refuse_if_never(fields, day, month)
@@ -201,7 +215,7 @@ def _parse(expression: str) -> Fields:
 def _split(expression: str) -> tuple[str | None, str, str, str, str, str]:
     if expression.startswith("@") and expression not in MACROS:
         if expression == "@reboot":
-            raise _Unreadable("a start of the machine is no instant that all instances share; run it as a start-up task")
+            raise _Unreadable("the start of a machine is no instant that all instances share; run it where they start")
         raise _Unreadable(f"no such name; write one of {', '.join(MACROS)}, or the five fields")
     parts = MACROS.get(expression, expression).split()
     if len(parts) == 5:
@@ -276,13 +290,12 @@ def _allowed(unit: _Unit) -> str:
     return f'write {unit.first} to {unit.last}{words}, "*", ranges, lists and steps{last}{nth}'
 
 
-def _days(day: str, weekday: str) -> tuple[int, ...]:
-    days = [term for term in day.split(",") if term != "l"]
+def _date_rule(day: str, weekday: str) -> DateRule:
+    terms = day.split(",")
+    plain_days = ",".join(term for term in terms if term != "l")
     either = not day.startswith("*") and not weekday.startswith("*")
-    plain, last, nth = _weekdays(weekday)
-    return _days_by_kind_of_month(
-        _values(_DAY_OF_MONTH, ",".join(days)) if days else 0, len(days) < day.count(",") + 1, plain, last, nth, either
-    )
+    days = _values(_DAY_OF_MONTH, plain_days) if set(terms) != {"l"} else 0
+    return DateRule(days, "l" in terms, *_weekdays(weekday), either)
 
 
 def _weekdays(text: str) -> tuple[int, int, tuple[int, ...]]:
@@ -300,17 +313,15 @@ def _weekdays(text: str) -> tuple[int, int, tuple[int, ...]]:
 
 
 @lru_cache(maxsize=256)
-def _days_by_kind_of_month(
-    days: int, last_day: bool, weekdays: int, last_weekdays: int, nth_weekdays: tuple[int, ...], either: bool
-) -> tuple[int, ...]:
+def _days_by_kind_of_month(rule: DateRule) -> tuple[int, ...]:
     kinds = []
     for length in (28, 29, 30, 31):
         for first_weekday in range(7):
-            by_day = days | last_day << length
-            by_weekday = _as_days(last_weekdays, first_weekday + length - 7) << length - 7
+            by_day = rule.days | rule.last_day << length
+            by_weekday = _as_days(rule.last_weekdays, first_weekday + length - 7) << length - 7
             for week in range(5):
-                by_weekday |= _as_days(weekdays | nth_weekdays[week], first_weekday) << week * 7
-            matching = by_day | by_weekday if either else by_day & by_weekday
+                by_weekday |= _as_days(rule.weekdays | rule.nth_weekdays[week], first_weekday) << week * 7
+            matching = by_day | by_weekday if rule.either else by_day & by_weekday
             kinds.append(matching & (2 << length) - 2)
     return tuple(kinds)
 
@@ -346,15 +357,13 @@ def _stretches(zone: tzinfo, window: int) -> tuple[_Stretch, ...]:
     """The stretches of a window, and of the day before it: its clock may have gone back late on that day."""
     start, end = window * _WINDOW - _DAY, (window + 1) * _WINDOW
     cuts = [start, *_changes(zone, start, end - 1), end]
-    return tuple(
-        _Stretch(a, b, _offset(zone, a), _offset(zone, a - 1)) for a, b in zip(cuts, cuts[1:], strict=False)
-    )
+    return tuple(_Stretch(a, b, _offset(zone, a), _offset(zone, a - 1)) for a, b in pairwise(cuts))
 
 
 def _changes(zone: tzinfo, start: int, last: int) -> Iterator[int]:
     """The instants after ``start`` and up to ``last`` at which the offset changes.
 
-    No zone has ever had two changes within a day.
+    A look a day is enough: since 1970 no zone has had two changes within six days.
     """
     if zone.utcoffset(None) is not None:
         return
@@ -389,6 +398,7 @@ class CronRule:
     first: bool  # of a wall time that comes twice, the first one alone
 
     def next_slot(self, after_ms: int) -> int | None:
+        """The first slot strictly later."""
         at = max(after_ms // 1000 + 1, 0)
         while at <= _LAST_SECOND:
             stretch = _stretch_at(self.zone, at)
@@ -407,6 +417,7 @@ class CronRule:
         return None
 
     def latest_slot(self, at_ms: int) -> int | None:
+        """The last slot at or earlier."""
         at = min(at_ms // 1000, _LAST_SECOND)
         while at >= 0:
             stretch = _stretch_at(self.zone, at)
