@@ -9,7 +9,7 @@ from typing import Self
 from tenure import decision
 from tenure.clock import SystemClock
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
-from tenure.errors import BackendClosed
+from tenure.errors import BackendClosed, InvalidUrl
 from tenure.model import (
     ActiveRuns,
     Capabilities,
@@ -22,6 +22,7 @@ from tenure.model import (
     check_name,
     check_run,
 )
+from tenure.urls import hide_secrets, split_url, url_options, whole_number
 
 Key = tuple[str, str]
 
@@ -40,6 +41,22 @@ class MemoryStore:
         """Tell who listens that a lease of the job is over; called without the lock."""
         for listener in tuple(self.listeners):
             listener(key)
+
+
+_named: dict[str, MemoryStore] = {}
+"""The stores that ``memory://name`` has made, for as long as the process lives."""
+
+
+def from_url(url: str, *, namespace: str = "tenure", **options: object) -> "MemoryBackend":
+    """``memory://`` is a store of its own, ``memory://name`` the store of that name in this process.
+
+    Its only option is ``keep_results``. InvalidUrl if there is more to the URL than that.
+    """
+    parts = split_url(url)
+    if parts.path not in ("", "/") or "@" in parts.netloc:
+        raise InvalidUrl(f"{hide_secrets(url)}: write memory:// or memory://name; it has no user and no path")
+    store = _named.setdefault(parts.netloc, MemoryStore()) if parts.netloc else None
+    return MemoryBackend(store, namespace=namespace, **url_options(url, options, {"keep_results": whole_number}))
 
 
 class MemoryBackend:

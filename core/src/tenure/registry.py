@@ -1,0 +1,92 @@
+"""Finds the backend that serves a URL, by scheme, through the entry points of ``tenure.backends``."""
+
+import re
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from tenure.errors import InvalidUrl, UnknownBackend
+from tenure.model import check_name
+from tenure.protocol import Backend
+from tenure.urls import hide_secrets, split_url
+
+__all__ = ["FIRST_PARTY", "GROUP", "connect", "hide_secrets", "schemes"]
+
+GROUP = "tenure.backends"
+"""Each entry point is named after its scheme and loads ``from_url(url, *, namespace, **options) -> Backend``."""
+
+FIRST_PARTY = {
+    "sqlite": "sqlite",
+    "redis": "redis",
+    "rediss": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "mongodb": "mongo",
+    "mongodb+srv": "mongo",
+    "dynamodb": "dynamodb",
+    "etcd": "etcd",
+    "etcds": "etcd",
+}
+"""The extra of ``tenure`` that brings a scheme."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def connect(url: str, *, namespace: str = "tenure", **options: object) -> Backend:
+    """The backend of a URL, not entered yet: nothing is sent, nothing is opened.
+
+    Options are the backend's own; they may stand in the URL's query too, where a keyword wins. Raises InvalidUrl for
+    what is not a URL and for an unknown option, UnknownBackend where nothing installed serves the scheme, InvalidClaim
+    for a namespace that breaks a limit. No message repeats a secret of the URL.
+    """
+    check_name(namespace, "namespace")
+    entry_point = _find(_scheme_of(url))
+    split_url(url)
+    try:
+        from_url = cast(Callable[..., Backend], entry_point.load())
+    except (ImportError, AttributeError) as exc:
+        raise UnknownBackend(
+            f"scheme {entry_point.name!r}: {entry_point.value} cannot be loaded ({exc}); install its distribution again"
+        ) from exc
+    return from_url(url, namespace=namespace, **options)
+
+
+def schemes() -> list[str]:
+    """The URL schemes that installed distributions serve."""
+    return sorted({entry_point.name for entry_point in entry_points(group=GROUP)})
+
+
+def _scheme_of(url: str) -> str:
+    if not isinstance(url, str):
+        raise InvalidUrl(f'{type(url).__name__} is not a URL; write a text such as "sqlite:///jobs.db"')
+    match = _SCHEME.match(url)
+    if match is None:
+        raise InvalidUrl(f"{hide_secrets(url)!r} is not a URL; {_suggestion(url)}")
+    return match[1].lower()
+
+
+def _suggestion(url: str) -> str:
+    scheme, colon, rest = url.partition(":")
+    if colon and (scheme in FIRST_PARTY or scheme == "memory"):
+        place = f"//{rest.lstrip('/')}" if scheme != "sqlite" else f"///{rest}"
+        return f'write "{hide_secrets(f"{scheme}:{place}")}"'
+    if re.search(r"\.(db|sqlite3?)$", url):
+        return f'write "sqlite:///{hide_secrets(url)}" for a SQLite file'
+    return 'write scheme://…, such as "sqlite:///jobs.db", "redis://localhost" or "memory://"'
+
+
+def _find(scheme: str) -> EntryPoint:
+    found = {entry_point.value: entry_point for entry_point in entry_points(group=GROUP, name=scheme)}
+    if len(found) > 1:
+        raise InvalidUrl(f"scheme {scheme!r} is served by {' and by '.join(sorted(found))}; uninstall one of them")
+    if not found:
+        raise UnknownBackend(f"scheme {scheme!r}: {_remedy(scheme)}")
+    return next(iter(found.values()))
+
+
+def _remedy(scheme: str) -> str:
+    if scheme in FIRST_PARTY:
+        return f'its backend is not installed; run: pip install "tenure[{FIRST_PARTY[scheme]}]"'
+    return f"no installed backend serves it; installed are {', '.join(schemes()) or 'none'}"
