@@ -346,7 +346,8 @@ class _Stretch(NamedTuple):
     start: int  # seconds since the epoch, as all instants here
     end: int
     offset: int  # of the wall clock from UTC
-    before: int  # the offset just before start
+    missing: int  # the wall times from here to the start's do not exist: the clock went forward at the start
+    repeated: int  # the wall times from the start's to here came before: the clock went back
 
 
 _WINDOW = 14 * _DAY
@@ -354,10 +355,16 @@ _WINDOW = 14 * _DAY
 
 @lru_cache(maxsize=2048)
 def _stretches(zone: tzinfo, window: int) -> tuple[_Stretch, ...]:
-    """The stretches of a window, and of the day before it: its clock may have gone back late on that day."""
-    start, end = window * _WINDOW - _DAY, (window + 1) * _WINDOW
-    cuts = [start, *_changes(zone, start, end - 1), end]
-    return tuple(_Stretch(a, b, _offset(zone, a), _offset(zone, a - 1)) for a, b in pairwise(cuts))
+    start, end = window * _WINDOW, (window + 1) * _WINDOW
+    earlier = start - _DAY  # a clock that went back on the day before may still repeat wall times
+    cuts = [earlier, *_changes(zone, earlier, end - 1), end]
+    return tuple(_stretch(zone, cut, max(cut, start), until) for cut, until in pairwise(cuts) if until > start)
+
+
+def _stretch(zone: tzinfo, change: int, start: int, end: int) -> _Stretch:
+    offset, before = _offset(zone, change), _offset(zone, change - 1)
+    missing = min(before, offset) if start == change else offset
+    return _Stretch(start, end, offset, start + missing, max(change + before, start + offset))
 
 
 def _changes(zone: tzinfo, start: int, last: int) -> Iterator[int]:
@@ -434,10 +441,11 @@ class CronRule:
         return None
 
     def _first_local(self, stretch: _Stretch) -> int:
-        return stretch.start + (max(stretch.before, stretch.offset) if self.first else stretch.offset)
+        return stretch.repeated if self.first else stretch.start + stretch.offset
 
     def _falls_into_gap(self, stretch: _Stretch) -> bool:
-        if not self.shift or stretch.before >= stretch.offset:
+        resumed = stretch.start + stretch.offset
+        if not self.shift or stretch.missing == resumed:
             return False
-        missing = self.fields.next_local(stretch.start + stretch.before)
-        return missing is not None and missing < stretch.start + stretch.offset
+        local = self.fields.next_local(stretch.missing)
+        return local is not None and local < resumed
