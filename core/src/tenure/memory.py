@@ -113,9 +113,7 @@ class MemoryBackend:
         """See LeaseBackend."""
         check_run(job, slot, token)
         check_ending(status)
-        held = self._decide(job, lambda state, _: decision.finish(state, slot, token, status))
-        self.store.hint(self._key(job))
-        return held
+        return self._decide(job, lambda state, _: decision.finish(state, slot, token, status))
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
@@ -126,6 +124,7 @@ class MemoryBackend:
 
     async def active(self, jobs: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
+        self._check_entered()
         keys = {job: self._key(job) for job in sorted(set(jobs))}
         with self.store.lock:
             now = self.store.now_ms()
@@ -165,9 +164,12 @@ class MemoryBackend:
 
     def _key(self, job: str) -> Key:
         check_name(job, "job")
+        self._check_entered()
+        return self._namespace, job
+
+    def _check_entered(self) -> None:
         if not self._entered:
             raise BackendClosed("the in-memory backend is not entered; use it inside `async with`")
-        return self._namespace, job
 
     def _decide(self, job: str, decide: Callable[[JobState, int], tuple[JobState, bool]]) -> bool:
         key = self._key(job)

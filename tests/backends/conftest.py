@@ -1,0 +1,112 @@
+"""The stores that the shared behaviour tests run over, each with a clock the test moves."""
+
+import itertools
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from tenure_sqlite import SqliteBackend, queries
+
+from tenure.cas import CasBackend, Key, Loaded
+from tenure.memory import MemoryBackend, MemoryStore
+from tenure.protocol import LeaseBackend
+
+NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
+
+
+class Store(Protocol):
+    """One store; every object that ``open`` gives works on it."""
+
+    def open(self, **options: Any) -> LeaseBackend: ...
+
+    def set_clock(self, now_ms: int) -> None: ...
+
+
+class Memory:
+    def __init__(self, _: Path) -> None:
+        self.now_ms = NOON
+        self._store = MemoryStore(lambda: self.now_ms)
+
+    def open(self, **options):
+        return MemoryBackend(self._store, **options)
+
+    def set_clock(self, now_ms):
+        self.now_ms = now_ms
+
+
+class DictCas:
+    """The smallest CasStore there is: the version is the value itself."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOON
+        self.values: dict[Key, bytes] = {}
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def load(self, keys):
+        return Loaded(self.now_ms, [(self.values.get(key), self.values.get(key)) for key in keys])
+
+    async def replace(self, key, value, version):
+        if self.values.get(key) != version:
+            return False
+        self.values[key] = value
+        return True
+
+
+class Cas:
+    def __init__(self, _: Path) -> None:
+        self._store = DictCas()
+
+    def open(self, **options):
+        return CasBackend(self._store, **options)
+
+    def set_clock(self, now_ms):
+        self._store.now_ms = now_ms
+
+
+class Sqlite:
+    """Its clock is a row of the file, put in place of SQLite's own by ``test_clock_of_sqlite``."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with_clock = sqlite3.connect(path, isolation_level=None)
+        with_clock.execute("create table test_clock (now_ms integer)")
+        with_clock.execute("insert into test_clock values (?)", (NOON,))
+        with_clock.close()
+
+    def open(self, **options):
+        return SqliteBackend(self._path, synchronous="normal", **options)
+
+    def set_clock(self, now_ms):
+        clock = sqlite3.connect(self._path, isolation_level=None)
+        clock.execute("update test_clock set now_ms = ?", (now_ms,))
+        clock.close()
+
+
+STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite}
+_CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
+
+
+@pytest.fixture(params=STORES)
+def make_store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Store]:
+    """Makes a fresh store of one kind, as often as it is called."""
+    if request.param == "sqlite":
+        for name in ("LOAD", "ACTIVE"):
+            query = getattr(queries, name)
+            assert query.count(_CLOCK) == 1
+            monkeypatch.setattr(queries, name, query.replace(_CLOCK, "(select now_ms from test_clock)"))
+    numbers = itertools.count()
+    return lambda: STORES[request.param](tmp_path / f"{next(numbers)}.db")
+
+
+@pytest.fixture
+def store(make_store: Callable[[], Store]) -> Store:
+    return make_store()
