@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import pairwise
@@ -48,6 +48,7 @@ _WEEKDAY = _Unit("day of week", 0, 7, 7, ("sun", "mon", "tue", "wed", "thu", "fr
 _TERM = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(-?\d+))?", re.ASCII)
 _LAST_WEEKDAY = re.compile(r"(\w+)l", re.ASCII)
 _NTH_WEEKDAY = re.compile(r"(\w+)#(\d+)", re.ASCII)
+_SIX_WEEKS = sum(1 << 7 * week for week in range(6))  # times a set of weekdays: the set in each of six weeks
 _LONGEST = 500  # characters; the longest sensible list of all sixty seconds has 169
 
 
@@ -78,6 +79,23 @@ class DateRule(NamedTuple):
     nth_weekdays: tuple[int, ...]  # of the first week, the second, up to the fifth
     either: bool  # day of month or day of week is enough
 
+    def days_of(self, length: int, first_weekday: int) -> int:
+        """The matching days of a month with so many days whose first is such a weekday."""
+        by_day = self.days | self.last_day << length
+        by_weekday = (self.weekdays * _SIX_WEEKS >> first_weekday) << 1
+        if any(self.nth_weekdays):
+            for week, weekdays in enumerate(self.nth_weekdays):
+                by_weekday |= _first_week(weekdays, first_weekday) << week * 7
+        if self.last_weekdays:
+            by_weekday |= _first_week(self.last_weekdays, (first_weekday + length) % 7) << length - 7
+        matching = by_day | by_weekday if self.either else by_day & by_weekday
+        return matching & (2 << length) - 2
+
+
+def _first_week(weekdays: int, first_weekday: int) -> int:
+    """The days 1 to 7 that are such weekdays, where day 1 is a ``first_weekday``."""
+    return (weekdays * _SIX_WEEKS >> first_weekday & 127) << 1
+
 
 @dataclass(frozen=True, slots=True)
 class Fields:
@@ -88,8 +106,8 @@ class Fields:
     hours: int
     months: int
     date: DateRule
-    days: tuple[int, ...]  # the rule worked out per kind of month: its length, and the weekday of its first
     real_time: bool  # follows real time through a change of the clocks, instead of the wall clock
+    _days: dict[int, int] = field(default_factory=dict, compare=False)  # the date rule, worked out per kind of month
 
     def next_local(self, local: int) -> int | None:
         """The first wall time at or after ``local``, both in seconds as if the wall clock showed UTC."""
@@ -171,7 +189,11 @@ class Fields:
     def _days_of(self, year: int, month: int, before_first: int) -> int:
         if not self.months >> month & 1:
             return 0
-        return self.days[(_length(year, month) - 28) * 7 + (before_first + 1) % 7]
+        length, first_weekday = _length(year, month), (before_first + 1) % 7
+        kind = length * 7 + first_weekday
+        if kind not in self._days:
+            self._days[kind] = self.date.days_of(length, first_weekday)
+        return self._days[kind]
 
 
 def _length(year: int, month: int) -> int:
@@ -198,14 +220,12 @@ def parse(expression: str) -> Fields:
 @lru_cache(maxsize=1024)
 def _parse(expression: str) -> Fields:
     second, minute, hour, day, month, weekday = _split(expression)
-    rule = _date_rule(day, weekday)
     fields = Fields(
         seconds=_values(_SECOND, second or "0"),
         minutes=_values(_MINUTE, minute),
         hours=_values(_HOUR, hour),
         months=_values(_MONTH, month),
-        date=rule,
-        days=_days_by_kind_of_month(rule),
+        date=_date_rule(day, weekday),
         real_time=second is not None or minute.startswith("*") or hour.startswith("*"),
     )
     _refuse_if_never(fields, day, month)
@@ -312,30 +332,11 @@ def _weekdays(text: str) -> tuple[int, int, tuple[int, ...]]:
     return plain, last, tuple(nth)
 
 
-@lru_cache(maxsize=256)
-def _days_by_kind_of_month(rule: DateRule) -> tuple[int, ...]:
-    kinds = []
-    for length in (28, 29, 30, 31):
-        for first_weekday in range(7):
-            by_day = rule.days | rule.last_day << length
-            by_weekday = _as_days(rule.last_weekdays, first_weekday + length - 7) << length - 7
-            for week in range(5):
-                by_weekday |= _as_days(rule.weekdays | rule.nth_weekdays[week], first_weekday) << week * 7
-            matching = by_day | by_weekday if rule.either else by_day & by_weekday
-            kinds.append(matching & (2 << length) - 2)
-    return tuple(kinds)
-
-
-def _as_days(weekdays: int, first_weekday: int) -> int:
-    """The days 1 to 7 that are such weekdays, where day 1 is a ``first_weekday``."""
-    turn = first_weekday % 7
-    return ((weekdays | weekdays << 7) >> turn & 127) << 1
-
-
 def _refuse_if_never(fields: Fields, day: str, month: str) -> None:
     """Every kind of month comes: a leap February starts on each weekday within forty years."""
-    lengths = {_length(year, m) for m in range(1, 13) if fields.months >> m & 1 for year in (2023, 2024)}
-    if not any(any(fields.days[(length - 28) * 7 : (length - 27) * 7]) for length in lengths):
+    lengths = {_length(2023, m) for m in range(1, 13) if fields.months >> m & 1}
+    lengths |= {29} if 28 in lengths else set()
+    if not any(fields.date.days_of(length, first) for length in lengths for first in range(7)):
         raise _Unreadable(f"day of month {day!r} never comes in month {month!r}; name a day that these months have")
 
 
@@ -350,7 +351,7 @@ class _Stretch(NamedTuple):
     repeated: int  # the wall times from the start's to here came before: the clock went back
 
 
-_WINDOW = 14 * _DAY
+_WINDOW = 16 * _DAY
 
 
 @lru_cache(maxsize=2048)
@@ -370,15 +371,20 @@ def _stretch(zone: tzinfo, change: int, start: int, end: int) -> _Stretch:
 def _changes(zone: tzinfo, start: int, last: int) -> Iterator[int]:
     """The instants after ``start`` and up to ``last`` at which the offset changes.
 
-    A look a day is enough: since 1970 no zone has had two changes within six days.
+    A look every other day is enough: since 1970 no zone has had two changes within six days.
     """
     if zone.utcoffset(None) is not None:
         return
-    for low in range(start, last, _DAY):
-        high = min(low + _DAY, last)
-        offset = _offset(zone, low)
-        if _offset(zone, high) != offset:
-            yield low + bisect_left(range(low, high), True, key=lambda at: _offset(zone, at) != offset)
+    offset = _offset(zone, start)
+    for low in range(start, last, 2 * _DAY):
+        high = min(low + 2 * _DAY, last)
+        before, offset = offset, _offset(zone, high)
+        if offset != before:
+            yield low + _bisected(zone, low, high, before)
+
+
+def _bisected(zone: tzinfo, low: int, high: int, before: int) -> int:
+    return bisect_left(range(low, high), True, key=lambda at: _offset(zone, at) != before)
 
 
 def _offset(zone: tzinfo, at: int) -> int:
