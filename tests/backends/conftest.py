@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tenure_sqlite import SqliteBackend, queries
-
 from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
+from tenure_sqlite import SqliteBackend, queries
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
@@ -94,9 +93,7 @@ _CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
 
 
 @pytest.fixture(params=STORES)
-def make_store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], Store]:
+def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
     """Makes a fresh store of one kind, as often as it is called."""
     if request.param == "sqlite":
         for name in ("LOAD", "ACTIVE"):

@@ -5,16 +5,33 @@ import os
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis import HealthCheck
-
 from tenure.errors import BackendClosed, InvalidClaim
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import Claim, RunResult, new_token
 
 NOON = 1_796_126_400_000
-NAMES = ["a:b", "a", "{a}", "a b", "ü", "u\N{COMBINING DIAERESIS}", "a.b", "$x", "%", "../x", "'", '"', "A", "a ", "*", "_", "🎉", "n" * 200]
+NAMES = [
+    "a:b",
+    "a",
+    "{a}",
+    "a b",
+    "ü",
+    "u\N{COMBINING DIAERESIS}",
+    "a.b",
+    "$x",
+    "%",
+    "../x",
+    "'",
+    '"',
+    "A",
+    "a ",
+    "*",
+    "_",
+    "🎉",
+    "n" * 200,
+]
 
 
 def claim(job="sync", slot=NOON, token="one", **changes):
