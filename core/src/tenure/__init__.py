@@ -1,1 +1,91 @@
 """A distributed scheduler: each run happens once, a crashed run is taken over, a stale owner can do nothing."""
+
+from tenure.context import Context, Signal
+from tenure.errors import (
+    BackendClosed,
+    BackendError,
+    BackendMisconfigured,
+    BackendUnavailable,
+    DuplicateJob,
+    InvalidClaim,
+    InvalidDuration,
+    InvalidInput,
+    InvalidJob,
+    InvalidSchedule,
+    InvalidUrl,
+    SchedulerStateError,
+    TenureError,
+    UnknownBackend,
+    UnknownJob,
+)
+from tenure.events import Error, Event, Exhausted, Failure, Interrupted, Skip, Start, Success, Takeover
+from tenure.memory import MemoryBackend, MemoryStore
+from tenure.model import (
+    ActiveRun,
+    ActiveRuns,
+    Capabilities,
+    Claim,
+    ClaimResult,
+    LostAttempt,
+    RunResult,
+)
+from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend
+from tenure.registry import connect
+from tenure.runner import Triggered
+from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, tz_data_version
+from tenure.scheduler import Scheduler
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ActiveRun",
+    "ActiveRuns",
+    "At",
+    "Backend",
+    "BackendClosed",
+    "BackendError",
+    "BackendMisconfigured",
+    "BackendUnavailable",
+    "Capabilities",
+    "Claim",
+    "ClaimOnlyBackend",
+    "ClaimResult",
+    "Context",
+    "Cron",
+    "DuplicateJob",
+    "Error",
+    "Event",
+    "Every",
+    "Exhausted",
+    "Failure",
+    "Hints",
+    "Interrupted",
+    "InvalidClaim",
+    "InvalidDuration",
+    "InvalidInput",
+    "InvalidJob",
+    "InvalidSchedule",
+    "InvalidUrl",
+    "LeaseBackend",
+    "LostAttempt",
+    "MemoryBackend",
+    "MemoryStore",
+    "RunResult",
+    "Schedule",
+    "Scheduler",
+    "SchedulerStateError",
+    "Signal",
+    "Skip",
+    "Start",
+    "Success",
+    "Takeover",
+    "TenureError",
+    "Triggered",
+    "UnknownBackend",
+    "UnknownJob",
+    "at",
+    "connect",
+    "cron",
+    "every",
+    "tz_data_version",
+]

@@ -105,7 +105,7 @@ class Fields:
     minutes: int
     hours: int
     months: int
-    date: DateRule
+    dates: DateRule
     real_time: bool  # follows real time through a change of the clocks, instead of the wall clock
     _days: dict[int, int] = field(default_factory=dict, compare=False)  # the date rule, worked out per kind of month
 
@@ -173,8 +173,9 @@ class Fields:
         return before_first + found
 
     def _latest_day(self, day: int) -> int:
-        on = date.fromordinal(min(day, _LAST_DAY))
-        year, month, before_first = on.year, on.month, min(day, _LAST_DAY) - on.day
+        day = min(day, _LAST_DAY)
+        on = date.fromordinal(day)
+        year, month, before_first = on.year, on.month, day - on.day
         found = _at_or_before(self._days_of(year, month, before_first), on.day)
         while found < 0:
             month = _at_or_before(self.months, month - 1)
@@ -192,7 +193,7 @@ class Fields:
         length, first_weekday = _length(year, month), (before_first + 1) % 7
         kind = length * 7 + first_weekday
         if kind not in self._days:
-            self._days[kind] = self.date.days_of(length, first_weekday)
+            self._days[kind] = self.dates.days_of(length, first_weekday)
         return self._days[kind]
 
 
@@ -225,10 +226,10 @@ def _parse(expression: str) -> Fields:
         minutes=_values(_MINUTE, minute),
         hours=_values(_HOUR, hour),
         months=_values(_MONTH, month),
-        date=_date_rule(day, weekday),
+        dates=_date_rule(day, weekday),
         real_time=second is not None or minute.startswith("*") or hour.startswith("*"),
     )
-    _refuse_if_never(fields, day, month)
+    _refuse_if_never(fields, day, month, weekday)
     return fields
 
 
@@ -332,12 +333,13 @@ def _weekdays(text: str) -> tuple[int, int, tuple[int, ...]]:
     return plain, last, tuple(nth)
 
 
-def _refuse_if_never(fields: Fields, day: str, month: str) -> None:
+def _refuse_if_never(fields: Fields, day: str, month: str, weekday: str) -> None:
     """Every kind of month comes: a leap February starts on each weekday within forty years."""
     lengths = {_length(2023, m) for m in range(1, 13) if fields.months >> m & 1}
     lengths |= {29} if 28 in lengths else set()
-    if not any(fields.date.days_of(length, first) for length in lengths for first in range(7)):
-        raise _Unreadable(f"day of month {day!r} never comes in month {month!r}; name a day that these months have")
+    if not any(fields.dates.days_of(length, first) for length in lengths for first in range(7)):
+        also = "" if weekday == "*" else f" on day of week {weekday!r}"
+        raise _Unreadable(f"day of month {day!r} never comes in month {month!r}{also}; name a day that does")
 
 
 # Time zones: stretches of constant offset, cut into windows so that both work and memory are bounded.

@@ -76,7 +76,7 @@ def _plain(expression: str) -> str | None:
     """An expression that says the same and that the library describes rightly; None if there is none."""
     fields = parse(expression)
     clock = _clock(fields.seconds, fields.minutes, fields.hours)
-    dates = _dates(fields.date)
+    dates = _dates(fields.dates)
     months = _values(fields.months, 1, 12)
     if clock is None or dates is None or months is None:
         return None

@@ -1,0 +1,89 @@
+"""An instance's calls to its backend: answers are checked, and the store's clock is learned from them."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from tenure.clock import Clock
+from tenure.errors import BackendError
+from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
+from tenure.protocol import LeaseBackend
+
+_OUTCOMES = frozenset(get_args(Outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A claim's answer; ``sent_ms`` is the monotonic time at which the very call that brought it was started."""
+
+    result: ClaimResult
+    sent_ms: float
+
+
+class StoreClock:
+    """The store's clock as an instance knows it from answers; before the first one, the instance's own."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_ms: float | None = None
+
+    def learn(self, now_ms: int) -> None:
+        """Take an answer's ``now_ms`` in."""
+        self._ahead_ms = now_ms - self._clock.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """The store's time, late by at most the way of the last answer."""
+        if self._ahead_ms is None:
+            return self._clock.wall_ms()
+        return int(self._clock.monotonic_ms() + self._ahead_ms)
+
+
+class Calls:
+    """The lease backend as runner, watch, recovery and heartbeat call it; what is no answer is a BackendError."""
+
+    def __init__(self, backend: LeaseBackend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        self.store_clock = StoreClock(clock)
+
+    async def claim(self, claim: Claim) -> Answer:
+        """Send a claim once."""
+        sent_ms = self._clock.monotonic_ms()
+        result = await self._backend.claim(claim)
+        if not isinstance(result, ClaimResult) or result.outcome not in _OUTCOMES:
+            raise _no_answer("claim", result)
+        self.store_clock.learn(result.now_ms)
+        return Answer(result, sent_ms)
+
+    async def heartbeat(self, job: str, slot: int, token: str) -> bool:
+        """Send a heartbeat once."""
+        return _held("heartbeat", await self._backend.heartbeat(job, slot, token))
+
+    async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
+        """Send a finish once."""
+        return _held("finish", await self._backend.finish(job, slot, token, status))
+
+    async def release(self, job: str, slot: int, token: str) -> bool:
+        """Send a release once."""
+        return _held("release", await self._backend.release(job, slot, token))
+
+    async def active(self, jobs: list[str]) -> ActiveRuns:
+        """Ask for the unfinished runs once."""
+        answer = await self._backend.active(jobs)
+        if not isinstance(answer, ActiveRuns):
+            raise _no_answer("active", answer)
+        self.store_clock.learn(answer.now_ms)
+        return answer
+
+    async def save_result(self, job: str, result: RunResult) -> None:
+        """Save a record once."""
+        await self._backend.save_result(job, result)
+
+
+def _held(call: str, answer: object) -> bool:
+    if not isinstance(answer, bool):
+        raise _no_answer(call, answer)
+    return answer
+
+
+def _no_answer(call: str, answer: object) -> BackendError:
+    return BackendError(f"the backend answered {call} with {answer!r}, which is no answer of the protocol")

@@ -1,0 +1,144 @@
+"""One running scheduler in an event loop: jobs come and go, slots are fired, a stop drains."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import cast
+
+from tenure.errors import InvalidJob, UnknownJob
+from tenure.events import Skip
+from tenure.executor import Call, Executor
+from tenure.instance import Instance
+from tenure.job import Job
+from tenure.levels import ClaimOnlyLevel, LeaseLevel, Level
+from tenure.model import Mode, check_lease
+from tenure.protocol import Backend, ClaimOnlyBackend, LeaseBackend, has_leases
+from tenure.runner import Triggered
+from tenure.timers import JobTimers
+
+_SETTLE_MS = 500
+"""After grace, cancelled handlers get this long to end and to be released before ``stop`` returns."""
+
+
+class Engine:
+    """The engine of one instance; all methods are called on its loop."""
+
+    def __init__(self, backend: Backend, instance: Instance, executor: Executor) -> None:
+        self._backend = backend
+        self._instance = instance
+        self._executor = executor
+        self._jobs: dict[str, Job] = {}
+        self._timers = JobTimers(instance.clock, instance.rng, self._fire, self._schedule_failed)
+        self._entered = AsyncExitStack()
+        self._hurry = asyncio.Event()
+        self._level = self._level_of(backend)
+
+    async def start(self, jobs: Iterable[Job]) -> None:
+        """Enter the backend and start; BackendError, or InvalidJob for a lease that the store cannot grant."""
+        await self._entered.enter_async_context(self._backend)
+        try:
+            self.add(jobs)
+        except InvalidJob:
+            await self._entered.aclose()
+            raise
+        self._timers.start()
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Add jobs that are new to this instance, all or none."""
+        jobs = list(jobs)
+        for job in jobs:
+            check_lease(job.lease_ms, self._level.capabilities, InvalidJob)
+        self._jobs.update((job.name, job) for job in jobs)
+        self._timers.add(jobs)
+        self._level.arrive(jobs)
+
+    def replace(self, job: Job) -> None:
+        """The job serves from its next slot or attempt."""
+        check_lease(job.lease_ms, self._level.capabilities, InvalidJob)
+        self._jobs[job.name] = job
+        self._timers.add((job,))
+        self._level.replace(job)
+
+    def remove(self, name: str) -> None:
+        """End the job's timer and watches; a running handler goes on to its end."""
+        del self._jobs[name]
+        self._timers.remove(name)
+        self._level.leave(name)
+
+    def next_slot(self, name: str) -> int | None:
+        """The slot the job waits for."""
+        return self._timers.next_slot(name)
+
+    async def trigger(self, name: str) -> Triggered:
+        """Run the job now, under its overlap rule."""
+        job = self._jobs.get(name)
+        if job is None:
+            raise UnknownJob(f"there is no job {name!r} in this scheduler")
+        await self._level.ready(name)
+        return await self._level.runner.trigger(job)
+
+    async def stop(self, grace_ms: float) -> list[Call]:
+        """Claim no more and drain; gives the handlers that still execute. A second call does not wait.
+
+        What is still executing keeps its lease, and is waited for by ``close``.
+        """
+        if self._instance.stopping.is_set():
+            self._hurry.set()
+            grace_ms = 0
+        self._instance.stopping.set()
+        self._timers.stop()
+        self._level.stop()
+        for call in self._executor.executing():
+            call.stop("stop", cancel=False)
+        if not await self._drained(grace_ms):
+            for call in self._executor.executing():
+                call.stop("stop", cancel=True)
+            await self._drained(_SETTLE_MS)
+        return self._executor.executing()
+
+    async def close(self) -> None:
+        """Wait for what outlived ``stop``, then leave the backend."""
+        await self._instance.drained()
+        try:
+            await self._entered.aclose()
+        except Exception as error:  # noqa: BLE001 - the work is done; that the store went away is only told
+            self._instance.error("close", error)
+
+    async def _drained(self, timeout_ms: float) -> bool:
+        """Whether all work ended within the timeout, and before a second stop."""
+        drained = asyncio.ensure_future(self._instance.drained())
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait((drained, hurried), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        return drained.done() or not drained.cancel()
+
+    def _level_of(self, backend: Backend) -> Level:
+        if has_leases(backend):
+            leases = cast(LeaseBackend, backend)
+            return LeaseLevel(leases, self._instance, self._executor, self._catch_up, lambda: self._jobs)
+        return ClaimOnlyLevel(cast(ClaimOnlyBackend, backend), self._instance, self._executor, self._catch_up)
+
+    def _fire(self, job: Job, slot: int) -> None:
+        if self._too_late(job, slot):
+            self._instance.emit(Skip(job=job.name, slot=slot, instance=self._instance.name, reason="late"))
+        else:
+            self._instance.spawn(self._run(job, slot, "scheduled"))
+
+    def _too_late(self, job: Job, slot: int) -> bool:
+        return job.max_late_ms is not None and self._instance.clock.wall_ms() - slot > job.max_late_ms
+
+    async def _run(self, job: Job, slot: int, mode: Mode) -> None:
+        await self._level.ready(job.name)
+        if job.name in self._jobs and not self._instance.stopping.is_set():
+            await self._level.runner.run(job, slot, mode)
+
+    def _catch_up(self, job: Job, slot: int | None) -> None:
+        if slot is not None:
+            self._instance.spawn(self._run_after_jitter(job, slot))
+
+    async def _run_after_jitter(self, job: Job, slot: int) -> None:
+        await self._instance.pause(self._instance.rng.random() * job.jitter_ms)
+        await self._run(job, slot, "catch-up")
+
+    def _schedule_failed(self, job: Job, error: BaseException) -> None:
+        self._instance.error("schedule", error, job.name)

@@ -1,0 +1,178 @@
+"""What an instance tells its listeners: one typed record per thing that happened to a run."""
+
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, cast
+
+from tenure.clock import Clock
+from tenure.errors import InvalidInput
+from tenure.model import LostAttempt, Mode
+
+SkipReason = Literal["late", "taken", "overlap", "early"]
+InterruptReason = Literal["stop", "takeover", "superseded", "exhausted", "lost"]
+
+logger = logging.getLogger("tenure")
+
+_LOG_PAUSE_MS = 10_000
+"""The same kind of store error is logged once in this time: an outage must not flood the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events carry. ``slot`` is in milliseconds since the Unix epoch; attempt and fence are 0 if unknown."""
+
+    kind: ClassVar[str]
+
+    job: str
+    slot: int
+    attempt: int = 0
+    fence: int = 0
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Event):
+    """A handler starts."""
+
+    kind = "start"
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Success(Event):
+    """A handler returned and its run is ended."""
+
+    kind = "success"
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure(Event):
+    """A handler raised or ran past its timeout, and its run is ended.
+
+    ``going_on`` counts this job's handlers that still execute in this instance after their timeout.
+    """
+
+    kind = "failure"
+    duration_ms: int
+    error: str
+    timeout: bool = False
+    going_on: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted(Event):
+    """A handler was told to stop, or its run turned out to belong to another; the run is not ended by it."""
+
+    kind = "interrupted"
+    reason: InterruptReason
+    duration_ms: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip(Event):
+    """This instance does not run a slot: too late, taken by another, overlapping, or early by the store's clock."""
+
+    kind = "skip"
+    reason: SkipReason
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover(Event):
+    """This instance owns the next attempt of a run; ``previous`` are the attempts it replaces."""
+
+    kind = "takeover"
+    previous: tuple[LostAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhausted(Event):
+    """A run has used up its attempts and is ended as such."""
+
+    kind = "exhausted"
+    previous: tuple[LostAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error(Event):
+    """A call failed, of the store or of a schedule; ``call`` names it. Job is empty when it concerns them all."""
+
+    kind = "error"
+    job: str = ""
+    slot: int = 0
+    call: str
+    error: BaseException
+
+
+Listener = Callable[[Event], None]
+
+_LEVELS = {
+    "failure": logging.ERROR,
+    "exhausted": logging.ERROR,
+    "error": logging.WARNING,
+    "interrupted": logging.WARNING,
+    "takeover": logging.WARNING,
+}
+
+
+def check_listener(listener: object) -> Listener:
+    """Refuse (InvalidInput) what cannot be called with an event, or would have to be awaited."""
+    if not callable(listener):
+        raise InvalidInput(f"on_event: {listener!r} cannot be called; give a function that takes an event")
+    if inspect.iscoroutinefunction(listener):
+        raise InvalidInput(f"on_event: {listener!r} is a coroutine function; give a plain function that starts a task")
+    return cast(Listener, listener)
+
+
+class Emitter(Protocol):
+    """Where events go."""
+
+    def emit(self, event: Event) -> None:
+        """Tell whoever listens; never raises, never blocks."""
+
+
+class Events:
+    """Hands each event to the log and to the listeners; what a listener raises is logged and changes nothing."""
+
+    def __init__(self, clock: Clock, listeners: tuple[Listener, ...] = ()) -> None:
+        self._clock = clock
+        self._listeners = listeners
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone; never raises."""
+        level = _level(event)
+        if logger.isEnabledFor(level) and not (isinstance(event, Error) and self._too_often(event)):
+            logger.log(level, "%s", event)
+        for listener in self._listeners:
+            self._tell(listener, event)
+
+    def wants(self, event: Event) -> bool:
+        """Whether anyone would be told."""
+        return bool(self._listeners) or logger.isEnabledFor(_level(event))
+
+    def _tell(self, listener: Listener, event: Event) -> None:
+        try:
+            answer = cast(object, listener(event))
+        except BaseException:
+            logger.exception("the listener %r failed on %s", listener, event)
+            return
+        if inspect.iscoroutine(answer):
+            cast(Coroutine[Any, Any, Any], answer).close()
+            logger.error("the listener %r gave a coroutine, which nobody awaits; start a task in it", listener)
+
+    def _too_often(self, event: Error) -> bool:
+        key = (event.call, type(event.error).__name__)
+        now = self._clock.monotonic_ms()
+        if now - self._logged.get(key, -_LOG_PAUSE_MS) < _LOG_PAUSE_MS:
+            return True
+        self._logged[key] = now
+        return False
+
+
+def _level(event: Event) -> int:
+    return _LEVELS.get(event.kind, logging.DEBUG)

@@ -1,0 +1,114 @@
+"""The holder's side of a lease: heartbeats, and a deadline of its own."""
+
+import asyncio
+from collections.abc import Callable
+
+from tenure.calls import Calls
+from tenure.instance import Instance
+from tenure.job import Job
+from tenure.model import Claim
+
+_NEVER = float("inf")
+_RETRY_PART = 4
+"""A heartbeat that failed is sent again after this part of the interval: several tries fit into one lease."""
+
+
+class Lease:
+    """A lease that was won, counted on the monotonic clock from the start of the call that brought it.
+
+    ``on_lost`` is called once, when a heartbeat is refused or when the deadline passes unconfirmed.
+    """
+
+    __slots__ = (
+        "_beating",
+        "_calls",
+        "_claim",
+        "_instance",
+        "_job",
+        "_next_beat_ms",
+        "_on_lost",
+        "_stopped",
+        "_timer",
+        "deadline_ms",
+        "lost",
+    )
+
+    def __init__(self, calls: Calls, instance: Instance, job: Job, claim: Claim, sent_ms: float) -> None:
+        self._calls = calls
+        self._instance = instance
+        self._job = job
+        self._claim = claim
+        self._on_lost: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._beating = False
+        self._stopped = False
+        self._next_beat_ms = sent_ms + job.heartbeat_ms
+        self.deadline_ms = sent_ms + claim.lease_ms
+        self.lost = False
+
+    def confirmed(self) -> bool:
+        """Whether this holder may still believe in its lease; safe from any thread."""
+        return not self.lost and self._instance.clock.monotonic_ms() < self.deadline_ms
+
+    def keep(self, on_lost: Callable[[], None]) -> None:
+        """Send heartbeats until ``stop``."""
+        self._on_lost = on_lost
+        self._sleep()
+
+    def stop(self) -> None:
+        """Send no more heartbeats; the answer of one on its way is dropped."""
+        self._stopped = True
+        self._on_lost = None
+        self._sleep()
+
+    def _sleep(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._stopped:
+            return
+        wake_ms = _NEVER if self._beating else self._next_beat_ms
+        if not self.lost:
+            wake_ms = min(wake_ms, self.deadline_ms)
+        if wake_ms < _NEVER:
+            delay_ms = max(wake_ms - self._instance.clock.monotonic_ms(), 0)
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        now = self._instance.clock.monotonic_ms()
+        if now >= self.deadline_ms:
+            self._lose()
+        if now >= self._next_beat_ms and not self._beating:
+            self._beating = True
+            self._instance.spawn(self._beat())
+        self._sleep()
+
+    async def _beat(self) -> None:
+        sent_ms = self._instance.clock.monotonic_ms()
+        try:
+            held = await self._calls.heartbeat(self._claim.job, self._claim.slot, self._claim.token)
+        except Exception as error:  # noqa: BLE001 - the lease is lost by its deadline, not by an error
+            self._failed(error)
+        else:
+            self._answered(held, sent_ms)
+        self._beating = False
+        self._sleep()
+
+    def _failed(self, error: Exception) -> None:
+        self._next_beat_ms = self._instance.clock.monotonic_ms() + self._job.heartbeat_ms / _RETRY_PART
+        if not self._stopped:
+            self._instance.error("heartbeat", error, self._claim.job, self._claim.slot)
+
+    def _answered(self, held: bool, sent_ms: float) -> None:
+        self._next_beat_ms = sent_ms + self._job.heartbeat_ms
+        if held:
+            self.deadline_ms = sent_ms + self._claim.lease_ms
+        elif not self._stopped:
+            self._lose()
+            self.stop()
+
+    def _lose(self) -> None:
+        self.lost = True
+        if self._on_lost is not None:
+            on_lost, self._on_lost = self._on_lost, None
+            on_lost()

@@ -1,0 +1,103 @@
+"""What all parts of one running scheduler share: its id, clocks, tasks and events, and whether it stops."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from tenure.clock import Clock
+from tenure.events import Emitter, Error, Event
+
+Answer = TypeVar("Answer")
+
+_FIRST_RETRY_MS = 100
+_LONGEST_RETRY_MS = 10_000
+
+
+def new_instance_id() -> str:
+    """``host-pid-random``, different in each process and at each start."""
+    host = socket.gethostname().encode("ascii", "replace").decode()[:100] or "host"
+    return f"{host}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+class Instance:
+    """One running scheduler."""
+
+    def __init__(self, name: str, clock: Clock, rng: Random, events: Emitter) -> None:
+        self.name = name
+        self.clock = clock
+        self.rng = rng
+        self._events = events
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stopping = asyncio.Event()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start work that the drain waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def drained(self) -> None:
+        """Wait until all work has ended, also what it starts in the meantime."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def cancel(self) -> None:
+        """Cancel all work."""
+        for task in self._tasks:
+            task.cancel()
+
+    def emit(self, event: Event) -> None:
+        """Tell the listeners; never raises."""
+        self._events.emit(event)
+
+    def error(self, call: str, error: BaseException, job: str = "", slot: int = 0) -> None:
+        """Tell the listeners that a call failed."""
+        self.emit(Error(job=job, slot=slot, instance=self.name, call=call, error=error))
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Sleep, whether the instance stops or not."""
+        await asyncio.sleep(delay_ms / 1000)
+
+    async def pause(self, delay_ms: float) -> bool:
+        """Sleep, not longer than until the instance stops; whether it does."""
+        try:
+            async with asyncio.timeout(delay_ms / 1000):
+                await self.stopping.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def until_answered(
+        self, call: str, ask: Callable[[], Awaitable[Answer]], job: str, slot: int, patience_ms: Callable[[], float]
+    ) -> Answer | None:
+        """The answer of ``ask``, asked again while it raises; None when patience is over or the instance stops."""
+        delays = give_up_ms = None
+        while True:
+            try:
+                return await ask()
+            except Exception as error:  # noqa: BLE001 - whatever a backend raises is no answer
+                self.error(call, error, job, slot)
+            if delays is None or give_up_ms is None:
+                delays, give_up_ms = Delays(self.rng), self.clock.monotonic_ms() + patience_ms()
+            delay_ms = delays.next_ms()
+            if self.clock.monotonic_ms() + delay_ms > give_up_ms or await self.pause(delay_ms):
+                return None
+
+
+class Delays:
+    """Growing, jittered delays between tries."""
+
+    def __init__(self, rng: Random, longest_ms: float = _LONGEST_RETRY_MS) -> None:
+        self._rng = rng
+        self._longest_ms = longest_ms
+        self._next_ms: float = _FIRST_RETRY_MS
+
+    def next_ms(self) -> float:
+        """How long to wait before the next try."""
+        delay_ms = min(self._next_ms, self._longest_ms) * (0.5 + self._rng.random() / 2)
+        self._next_ms *= 2
+        return delay_ms

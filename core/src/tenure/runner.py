@@ -1,0 +1,379 @@
+"""The life of one run in this instance: claim, hold, execute, end (docs/run-lifecycle.md)."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, Protocol
+
+from tenure.attempt import Attempt
+from tenure.calls import Answer, Calls
+from tenure.errors import BackendError
+from tenure.events import Exhausted, InterruptReason, Skip, SkipReason, logger
+from tenure.executor import Ended, Executor
+from tenure.heartbeat import Lease
+from tenure.instance import Delays, Instance
+from tenure.job import Job
+from tenure.model import Claim, Ending, LostAttempt, Mode, Outcome, ResultStatus, RunResult, new_token
+from tenure.protocol import ClaimOnlyBackend
+from tenure.watch import Watches
+
+_GIVE_UP_LEASES = 10
+"""A run that is never too late is claimed for so many leases while the store fails, or until the next slot is due."""
+_MANUAL_TRIES = 5
+_TRIES_IN_A_LEASE = 10
+_SAVE_PATIENCE_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """What became of ``trigger(job)``: the run's slot, and ``won`` if its handler starts here."""
+
+    slot: int
+    outcome: Outcome
+
+
+class Runner(Protocol):
+    """Brings a run that is due to its end, or leaves it to another instance."""
+
+    async def run(self, job: Job, slot: int, mode: Mode) -> None:
+        """Claim the run, and execute it if the claim is won."""
+
+    async def trigger(self, job: Job) -> Triggered:
+        """Run the job now, under its overlap rule; returns when the claim is decided."""
+
+
+class LeaseRunner:
+    """Runs jobs on a lease backend."""
+
+    def __init__(self, instance: Instance, calls: Calls, executor: Executor) -> None:
+        self._instance = instance
+        self._calls = calls
+        self._executor = executor
+        self._early: set[str] = set()
+        self._warned = False
+        self.watches = Watches(calls, executor, instance, self)
+
+    async def run(self, job: Job, slot: int, mode: Mode) -> None:
+        """See Runner."""
+        if self._executor.in_the_way(job, slot):
+            _skip(self._instance, job, slot, "overlap")
+            self.watches.watch(job, slot, after=0)
+            return
+        claim = self._new_claim(job, slot, mode)
+        answer = await self._answer(job, claim)
+        if answer is None:
+            await self._given_up(job, claim)
+        elif answer.result.outcome == "none":
+            await self._not_due(job, claim, answer)
+        else:
+            await self._decided(job, claim, answer)
+
+    async def trigger(self, job: Job) -> Triggered:
+        """See Runner; the slot is the store's time. BackendError if the store does not answer."""
+        slot = self._calls.store_clock.now_ms()
+        for _ in range(_MANUAL_TRIES):
+            claim = self._new_claim(job, slot, "manual")
+            answer = await self._answer(job, claim)
+            if answer is None:
+                await self._given_up(job, claim)
+                raise BackendError(f"the store did not answer the claim of {job.name!r}; see the error events")
+            result = answer.result
+            if result.outcome in ("won", "overlap"):
+                self._instance.spawn(self._decided(job, claim, answer))
+                break
+            slot = max(result.now_ms, slot + 1)
+        return Triggered(claim.slot, result.outcome)
+
+    # What the watches ask for
+
+    def takeover(self, job: Job, slot: int, after: int) -> Claim:
+        """See Owner."""
+        return self._new_claim(job, slot, "takeover", after)
+
+    def won(self, job: Job, claim: Claim, answer: Answer) -> None:
+        """See Owner."""
+        self._instance.spawn(self._hold(job, claim, answer))
+
+    def done(self, job: Job, claim: Claim, answer: Answer) -> None:
+        """See Owner."""
+        if answer.result.status == "exhausted":
+            self._instance.spawn(self._exhausted(job, claim, answer))
+
+    def unwanted(self, claim: Claim) -> None:
+        """See Owner."""
+        self._instance.spawn(self._give_back(claim))
+
+    # The claim
+
+    def _new_claim(self, job: Job, slot: int, mode: Mode, after: int = 0) -> Claim:
+        return Claim(
+            job=job.name,
+            slot=slot,
+            token=new_token(),
+            instance=self._instance.name,
+            lease_ms=job.lease_ms,
+            mode=mode,
+            overlap=job.overlap,
+            max_attempts=job.max_attempts,
+            max_late_ms=_max_late_ms(job, mode),
+            after=after,
+        )
+
+    async def _answer(self, job: Job, claim: Claim) -> Answer | None:
+        patience_ms = partial(_patience_ms, self._instance, job, claim.slot, claim.mode)
+        ask = partial(self._calls.claim, claim)
+        return await self._instance.until_answered("claim", ask, job.name, claim.slot, patience_ms)
+
+    async def _given_up(self, job: Job, claim: Claim) -> None:
+        """The claim may have been carried out: watch the run, or give it back when stopping."""
+        if self._instance.stopping.is_set():
+            await self._give_back(claim)
+        else:
+            self.watches.watch(job, claim.slot, after=0)
+
+    async def _not_due(self, job: Job, claim: Claim, answer: Answer) -> None:
+        """The store says it is too early, so this machine's clock is fast: wait and claim again, once a job."""
+        _skip(self._instance, job, claim.slot, "early")
+        wait_ms = answer.result.wait_ms
+        if not self._warned:
+            self._warned = True
+            logger.warning("this machine's clock is %s ms ahead of the store's: set it right", wait_ms)
+        if wait_ms is None or job.name in self._early:
+            return
+        self._early.add(job.name)
+        stops = await self._instance.pause(wait_ms)
+        self._early.discard(job.name)
+        if not stops:
+            await self.run(job, claim.slot, claim.mode)
+
+    async def _decided(self, job: Job, claim: Claim, answer: Answer) -> None:
+        result = answer.result
+        match result.outcome:
+            case "won":
+                await self._hold(job, claim, answer)
+            case "running":
+                _skip(self._instance, job, claim.slot, "taken", result.holder)
+                self._watch(job, claim.slot, answer)
+            case "overlap":
+                _skip(self._instance, job, claim.slot, "overlap", result.holder)
+                self._watch(job, claim.slot, answer)
+                self.watches.watch(job, result.slot or 0, after=0, lease_left_ms=result.lease_left_ms)
+                await self._save_unstarted(job, claim.slot, "overlap")
+            case "late":
+                _skip(self._instance, job, claim.slot, "late")
+                await self._save_unstarted(job, claim.slot, "late")
+            case "done" if result.status == "exhausted":
+                await self._exhausted(job, claim, answer)
+            case _:
+                _skip(self._instance, job, claim.slot, "taken")
+
+    def _watch(self, job: Job, slot: int, answer: Answer) -> None:
+        result = answer.result
+        self.watches.watch(job, slot, after=result.attempt or 0, lease_left_ms=result.lease_left_ms)
+
+    # A run that was won
+
+    async def _hold(self, job: Job, claim: Claim, answer: Answer) -> None:
+        result = answer.result
+        lease = Lease(self._calls, self._instance, job, claim, answer.sent_ms)
+        if result.previous:
+            self._instance.spawn(self._save_lost(job, claim.slot, result.previous))
+        if self._instance.stopping.is_set() or not lease.confirmed():
+            await self._give_back(claim)
+            self.watches.watch(job, claim.slot, after=result.attempt or 0)
+            return
+        attempt = Attempt(
+            self._instance,
+            job,
+            claim.slot,
+            claim.mode,
+            started_at=result.now_ms,
+            number=result.attempt or 1,
+            fence=result.fence or 0,
+        )
+        attempt.started(result.previous)
+        call = self._executor.start(job, attempt.ctx, lease.confirmed)
+        lease.keep(partial(call.stop, "lost", cancel=True))
+        try:
+            ended = await call.ended
+            going_on = self._executor.timed_out(call) if ended.how == "timeout" else 0
+            await self._end(attempt, claim, lease, ended, going_on)
+        finally:
+            lease.stop()
+
+    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, ended: Ended, going_on: int) -> None:
+        status = attempt.ended(ended)
+        stored = await self._insist(claim, lease, "release" if status == "interrupted" else status)
+        lease.stop()
+        if status == "interrupted" or not stored:
+            await self._interrupted(attempt, stored)
+            return
+        await self._save(attempt.job, attempt.record(status))
+        if status == "success":
+            attempt.succeeded()
+        else:
+            attempt.failed(going_on)
+
+    async def _interrupted(self, attempt: Attempt, stored: bool | None) -> None:
+        """The store's answer decides: it did not hold for this token, or the handler was told to stop."""
+        ctx = attempt.ctx
+        reason: InterruptReason = "stop" if ctx.signal.reason == "stop" else "lost"
+        if stored is False:
+            reason = await self._why_lost(attempt)
+        await self._save(attempt.job, attempt.record("interrupted"))
+        attempt.interrupted(reason)
+        self.watches.watch(attempt.job, ctx.slot_ms, after=ctx.attempt)
+
+    async def _insist(self, claim: Claim, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
+        """The store's answer, asked for until it comes; None when stopping with a lease that is over.
+
+        While the lease may be held the delays stay short; after that, the first answer once the store is back decides.
+        """
+        delays = Delays(self._instance.rng)
+        while True:
+            try:
+                if call == "release":
+                    return await self._calls.release(claim.job, claim.slot, claim.token)
+                return await self._calls.finish(claim.job, claim.slot, claim.token, call)
+            except Exception as error:  # noqa: BLE001 - whatever the backend raises is no answer
+                self._instance.error("release" if call == "release" else "finish", error, claim.job, claim.slot)
+            delay_ms = delays.next_ms()
+            if lease.confirmed():
+                await self._instance.sleep(min(delay_ms, claim.lease_ms / _TRIES_IN_A_LEASE))
+            elif await self._instance.pause(delay_ms):
+                return None
+
+    async def _give_back(self, claim: Claim) -> None:
+        """Release what a claim won, or may have won; once, since such a lease ends by itself."""
+        try:
+            await self._calls.release(claim.job, claim.slot, claim.token)
+        except Exception as error:  # noqa: BLE001 - whatever the backend raises is no answer
+            self._instance.error("release", error, claim.job, claim.slot)
+
+    async def _why_lost(self, attempt: Attempt) -> InterruptReason:
+        """Ask who has the run: a takeover claim ``after`` 0 changes nothing about a run that was started (row 5)."""
+        claim = self.takeover(attempt.job, attempt.ctx.slot_ms, after=0)
+        try:
+            result = (await self._calls.claim(claim)).result
+        except Exception as error:  # noqa: BLE001 - whatever the backend raises is no answer
+            self._instance.error("claim", error, claim.job, claim.slot)
+            return "lost"
+        if result.status == "superseded" or result.status == "exhausted":
+            return result.status
+        return "takeover" if result.outcome in ("running", "done") else "lost"
+
+    # History
+
+    async def _exhausted(self, job: Job, claim: Claim, answer: Answer) -> None:
+        result = answer.result
+        self._instance.emit(
+            Exhausted(
+                job=job.name,
+                slot=claim.slot,
+                attempt=result.attempt or 0,
+                instance=self._instance.name,
+                previous=result.previous,
+            )
+        )
+        await self._save_lost(job, claim.slot, result.previous)
+        await self._save_unstarted(job, claim.slot, "exhausted")
+
+    async def _save_lost(self, job: Job, slot: int, previous: tuple[LostAttempt, ...]) -> None:
+        """Record the attempts that nobody ended; what their own holders saved stays."""
+        for lost in previous:
+            times = (lost.started_at, lost.ended_at)
+            await self._save(job, RunResult(lost.slot, lost.attempt, lost.fence, "crashed", lost.holder, *times))
+            if lost.slot != slot:
+                await self._save_unstarted(job, lost.slot, "superseded")
+
+    async def _save_unstarted(self, job: Job, slot: int, status: ResultStatus) -> None:
+        await self._save(job, RunResult(slot, 0, 0, status, self._instance.name, None, None))
+
+    async def _save(self, job: Job, result: RunResult) -> None:
+        await _save(self._instance, partial(self._calls.save_result, job.name, result), job, result)
+
+
+class ClaimOnlyRunner:
+    """Runs jobs on a claim-only backend: no heartbeats, no backups, no recovery."""
+
+    def __init__(self, instance: Instance, backend: ClaimOnlyBackend, executor: Executor) -> None:
+        self._instance = instance
+        self._backend = backend
+        self._executor = executor
+
+    async def run(self, job: Job, slot: int, mode: Mode) -> None:
+        """See Runner."""
+        if self._executor.in_the_way(job, slot):
+            _skip(self._instance, job, slot, "overlap")
+            return
+        won = await self._claim(job, slot, mode)
+        if won:
+            await self._execute(job, slot, mode)
+        elif won is not None:
+            _skip(self._instance, job, slot, "taken")
+
+    async def trigger(self, job: Job) -> Triggered:
+        """See Runner; the slot is this machine's time. BackendError if the store does not answer."""
+        slot = self._instance.clock.wall_ms()
+        for _ in range(_MANUAL_TRIES):
+            won = await self._claim(job, slot, "manual")
+            if won is None:
+                raise BackendError(f"the store did not answer the claim of {job.name!r}; see the error events")
+            if won:
+                self._instance.spawn(self._execute(job, slot, "manual"))
+                return Triggered(slot, "won")
+            slot += 1
+        return Triggered(slot - 1, "running")
+
+    async def _claim(self, job: Job, slot: int, mode: Mode) -> bool | None:
+        patience_ms = partial(_patience_ms, self._instance, job, slot, mode)
+        ask = partial(self._ask, job.name, slot, new_token())
+        return await self._instance.until_answered("claim", ask, job.name, slot, patience_ms)
+
+    async def _ask(self, job: str, slot: int, token: str) -> bool:
+        won: object = await self._backend.claim(job, slot, token)
+        if not isinstance(won, bool):
+            raise BackendError(f"the backend answered claim with {won!r}, which is neither True nor False")
+        return won
+
+    async def _execute(self, job: Job, slot: int, mode: Mode) -> None:
+        attempt = Attempt(self._instance, job, slot, mode, started_at=self._instance.clock.wall_ms())
+        attempt.started()
+        call = self._executor.start(job, attempt.ctx, lambda: True)
+        if self._instance.stopping.is_set():  # the claim cannot be given back
+            call.stop("stop", cancel=False)
+        ended = await call.ended
+        going_on = self._executor.timed_out(call) if ended.how == "timeout" else 0
+        status = attempt.ended(ended)
+        result = attempt.record(status)
+        await _save(self._instance, partial(self._backend.save_result, job.name, result), job, result)
+        if status == "success":
+            attempt.succeeded()
+        elif status == "failed":
+            attempt.failed(going_on)
+        else:
+            attempt.interrupted("stop")
+
+
+def _skip(instance: Instance, job: Job, slot: int, reason: SkipReason, holder: str | None = None) -> None:
+    instance.emit(Skip(job=job.name, slot=slot, instance=instance.name, reason=reason, holder=holder))
+
+
+def _max_late_ms(job: Job, mode: Mode) -> int | None:
+    if mode == "manual":
+        return None
+    return job.catch_up_ms if mode == "catch-up" else job.max_late_ms
+
+
+def _patience_ms(instance: Instance, job: Job, slot: int, mode: Mode) -> int:
+    """How long a claim is worth repeating: until the run is too late, or the job's next one due."""
+    now = instance.clock.wall_ms()
+    max_late_ms = _max_late_ms(job, mode)
+    if max_late_ms is not None:
+        return slot + max_late_ms - now
+    following = job.schedule.next_slot(now) if job.overlap == "skip" else None
+    return job.lease_ms * _GIVE_UP_LEASES if following is None else following - now
+
+
+async def _save(instance: Instance, save: Callable[[], Awaitable[None]], job: Job, result: RunResult) -> None:
+    await instance.until_answered("save_result", save, job.name, result.slot, lambda: _SAVE_PATIENCE_MS)
