@@ -105,7 +105,8 @@ def test_case_is_rejected_naming_the_value(case):
         ("0 0 30 2 *", "never comes"),
         ("0 0 31 2,4,6,9,11 *", "never comes"),
         ("0 0 30 2 */2", "never comes"),  # AND, because day of week starts with a star
-        ("0 0 31 4 *", "never comes"),
+        ("0 0 31 4 *", "day of month '31' never comes in month '4'; name a day that does"),
+        ("0 0 */31 * mon#2", "on day of week 'mon#2'"),
         ("*/0 * * * *", "at least 1"),
         ("*/-2 * * * *", "at least 1"),
         ("*/61 * * * *", 'every("...")'),

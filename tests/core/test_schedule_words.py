@@ -103,7 +103,7 @@ def test_what_the_library_is_handed_means_the_same(expression):
         assert handed.months == fields.months
         for length in range(28, 32):
             for first_weekday in range(7):
-                assert handed.date.days_of(length, first_weekday) == fields.date.days_of(length, first_weekday)
+                assert handed.dates.days_of(length, first_weekday) == fields.dates.days_of(length, first_weekday)
 
 
 @pytest.mark.parametrize(
