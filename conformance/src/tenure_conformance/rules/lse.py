@@ -1,0 +1,159 @@
+"""Lease: it lasts as long as was asked, by the store's clock, and no longer."""
+
+import asyncio
+
+from tenure.errors import InvalidClaim
+from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.client import probe, refused
+from tenure_conformance.rule import rule
+from tenure_conformance.timing import LONG_MS
+
+DAY_MS = 86_400_000
+
+
+@rule("LSE-001", level="lease", spec=("word-live", "time-store-clock"), pace="timed")
+async def lease_is_not_over_early(bench: Bench) -> None:
+    """A lease is live until its end: `active`, `running` and the guarded calls say so until shortly before it."""
+    held = await bench.a.win(lease_ms=bench.lease_ms)
+    for part in (0.5, 0.9, 0.97):
+        assert (await probe(held, held.deadline, part, bench.b)).outcome == "running"
+    (shown,) = (await bench.b.active()).runs
+    assert shown.live == (shown.lease_left_ms > 0)
+
+
+@rule("LSE-002", level="lease", spec=("word-live", "claim-row-8", "time-interval-bound"), pace="timed")
+async def lease_ends(bench: Bench) -> None:
+    """A lease is over when it has run out: the run is not live in `active` and can be taken over at once."""
+    held = await bench.a.win(lease_ms=bench.lease_ms)
+    await held.lapse()
+    for client in (bench.a, bench.b):
+        (shown,) = (await client.active()).runs
+        assert (shown.live, shown.lease_left_ms, shown.attempt) == (False, 0, 1)
+    assert (await held.claimed_by(bench.b)).outcome == "won"
+
+
+@rule("LSE-003", level="lease", spec=("time-round-up", "time-store-clock"), pace="timed")
+async def lease_is_not_rounded_to_seconds(bench: Bench) -> None:
+    """A lease of a second and a half is neither one second nor two, where the store counts in less than seconds."""
+    scale = bench.lease_ms // bench.target.lease_ms
+    held = await bench.a.win(lease_ms=1_500 * scale)
+    assert bench.same_time(held.expires_at - held.started_at, bench.granted(1_500 * scale))
+    assert (await probe(held, held.deadline, 0.9, bench.b)).outcome == "running"
+    await held.lapse()
+    assert (await held.claimed_by(bench.b)).outcome == "won"
+
+
+@rule("LSE-004", level="lease", spec=("time-min-lease", "limits-before-send", "limits-numbers"))
+async def too_short_lease_is_refused(bench: Bench) -> None:
+    """A lease below the store's least is InvalidClaim and writes nothing; the least itself is granted."""
+    least = bench.a.capabilities.min_lease_ms
+    async with bench.unchanged():
+        for lease_ms in {least - 1, 0, -1}:
+            with refused(InvalidClaim, f"a lease of {lease_ms} ms"):
+                await bench.a.ask(lease_ms=lease_ms)
+    held = await bench.b.win(lease_ms=least)
+    assert bench.same_time(held.expires_at - held.started_at, bench.granted(least))
+
+
+@rule("LSE-005", level="lease", spec=("word-live", "claim-row-8"), pace="timed")
+async def leases_are_their_own(bench: Bench) -> None:
+    """Leases of different lengths in one job run side by side, each as long as its own claim asked."""
+    short = await bench.a.win(slot=SLOT, lease_ms=bench.short_ms, overlap="allow")
+    long = await bench.a.win(slot=SLOT + 1, lease_ms=LONG_MS, overlap="allow")
+    middle = await bench.b.win(slot=SLOT + 2, lease_ms=bench.short_ms * 2, overlap="allow")
+    await short.lapse()
+    await middle.lapse()
+    shown = await bench.look()
+    assert [shown["job", SLOT + number][3] for number in range(3)] == [False, True, False]
+    assert bench.same_time(shown["job", SLOT + 1][-1], long.expires_at)
+    assert (await short.claimed_by(bench.b, overlap="allow")).outcome == "won"
+    assert (await long.claimed_by(bench.b, overlap="allow")).outcome == "running"
+
+
+@rule("LSE-006", level="lease", spec=("limits-numbers", "word-live"))
+async def long_leases_do_not_overflow(bench: Bench) -> None:
+    """Leases of a month and of ten years are granted to the millisecond."""
+    for days in (25, 30, 365 * 10):
+        lease_ms = days * DAY_MS + 123
+        held = await bench.a.win(job=f"{days} days", lease_ms=lease_ms)
+        assert bench.same_time(held.expires_at - held.started_at, bench.granted(lease_ms))
+        shown = await bench.look(held.job)
+        assert shown[held.job, SLOT][3] is True
+        assert bench.same_time(shown[held.job, SLOT][-1], held.expires_at)
+        assert (await held.claimed_by(bench.b)).outcome == "running"
+
+
+@rule("LSE-007", level="lease", spec=("result-won", "result-running", "active-live", "result-overlap"), pace="timed")
+async def what_is_left_is_exact(bench: Bench) -> None:
+    """Every answer that tells what is left of a lease tells the same end of it, by the store's clock, as it runs down."""
+    held = await bench.a.win(lease_ms=60_000)
+    assert bench.same_time(held.expires_at, held.started_at + bench.granted(60_000))
+    for _ in range(4):
+        for client in (bench.a, bench.b):
+            running = await client.ask()
+            overlap = await client.ask(slot=SLOT + 1)
+            active = await client.active()
+            for now_ms, left_ms in (
+                (running.now_ms, running.lease_left_ms),
+                (overlap.now_ms, overlap.lease_left_ms),
+                (active.now_ms, active.runs[0].lease_left_ms),
+            ):
+                assert left_ms is not None
+                assert bench.same_time(now_ms + left_ms, held.expires_at)
+        await asyncio.sleep(0.03)
+
+
+@rule("LSE-008", level="lease", spec=("time-round-up",))
+async def lease_is_rounded_up(bench: Bench) -> None:
+    """A lease is granted rounded up to the store's granularity and never shorter, whatever its last digits."""
+    grain, least = bench.a.capabilities.lease_granularity_ms, bench.a.capabilities.min_lease_ms
+    for number, extra in enumerate((0, 1, 2, 499, 501, 999, 1_001, grain - 1, grain + 1)):
+        lease_ms = max(least, 7_000) + extra
+        held = await bench.a.win(job=f"job {number}", lease_ms=lease_ms)
+        granted = held.expires_at - held.started_at
+        assert granted >= lease_ms
+        assert bench.same_time(granted, bench.granted(lease_ms))
+
+
+@rule("LSE-009", level="lease", spec=("claim-row-2", "heartbeat-holds"))
+async def renewed_claim_sets_the_length(bench: Bench) -> None:
+    """A repeated claim sets the lease's length, shorter or longer, for itself and for the heartbeats after it."""
+    held = await bench.a.win(lease_ms=LONG_MS)
+    for lease_ms in (LONG_MS // 4, LONG_MS * 3):
+        again = await bench.a.ask(token=held.token, lease_ms=lease_ms)
+        assert again.outcome == "won"
+        assert bench.same_time(again.lease_left_ms, bench.granted(lease_ms))
+        before = (await bench.b.active()).now_ms
+        assert await held.heartbeat()
+        active = await bench.b.active()
+        end = active.now_ms + active.runs[0].lease_left_ms
+        granted = bench.granted(lease_ms)
+        assert before + granted - bench.loose_ms <= end <= active.now_ms + granted + bench.loose_ms
+
+
+@rule("LSE-010", level="lease", spec=("word-live", "claim-row-8", "active-all"), pace="timed")
+async def lapsed_run_stays_known(bench: Bench) -> None:
+    """A run whose lease ran out stays known, with its attempt, holder and fence, until someone takes or ends it."""
+    held = await bench.a.win(lease_ms=bench.short_ms)
+    await held.lapse()
+    await asyncio.sleep(0.3)
+    shown = await bench.look()
+    assert shown["job", SLOT] == (1, held.fence, "a", False, held.started_at, 0)
+    told = await bench.b.ask(after=0)
+    assert (told.outcome, told.attempt, told.holder, told.lease_left_ms) == ("running", 1, "a", 0)
+
+
+@rule("LSE-011", level="lease", spec=("word-live", "claim-row-8", "claim-row-3"), pace="timed")
+async def end_is_where_now_says(bench: Bench) -> None:
+    """Around the end of a lease each claim is answered by its own `now_ms`: before the end `running`, at it no more."""
+    for number in range(6):
+        held = await bench.a.win(job=f"job {number}", lease_ms=bench.short_ms)
+        while True:
+            told = await held.claimed_by((bench.a, bench.b)[number % 2])
+            if told.now_ms >= held.expires_at + bench.loose_ms:
+                assert told.outcome == "won", f"at {told.now_ms}, after the end {held.expires_at}: {told}"
+            elif told.now_ms < held.expires_at - bench.loose_ms:
+                assert told.outcome == "running", f"at {told.now_ms}, before the end {held.expires_at}: {told}"
+            if told.outcome == "won" or told.now_ms >= held.expires_at + bench.loose_ms:
+                break
+            await asyncio.sleep(0 if held.expires_at - told.now_ms < 5 else 0.001)
