@@ -111,7 +111,8 @@ async def repeated(call):
         try:
             return await call()
         except BackendUnavailable as exc:
-            assert isinstance(exc.__cause__, ConnectionResetError)
+            if not isinstance(exc.__cause__, ConnectionResetError):
+                raise
 
 
 @settings(max_examples=80, deadline=None)

@@ -66,7 +66,7 @@ def test_a_missing_backend_of_ours_is_named_with_the_command_that_brings_it(inst
 
 def test_a_scheme_nobody_knows_is_answered_with_the_installed_ones(installed):
     installed(memory="tenure.memory:from_url", dir="elsewhere:from_url")
-    with pytest.raises(UnknownBackend, match="'zookeeper'.*installed are dir, memory"):
+    with pytest.raises(UnknownBackend, match=r"'zookeeper'.*installed are dir, memory"):
         connect("zookeeper://user:secret@host")
 
 

@@ -162,6 +162,8 @@ class Worker:
 
 def _outcome(call: Call[Any], connection: sqlite3.Connection) -> Any:
     """The call's answer, or the error that is this call's alone: it came before anything was written."""
+    if call.answer.cancelled():
+        return None  # it was given up while the lock was waited for
     try:
         return call.work(connection)
     except sqlite3.Error:
