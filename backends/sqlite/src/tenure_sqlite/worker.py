@@ -196,7 +196,7 @@ def _resume_all() -> None:
 
 
 def _forget_all() -> None:
-    _resume_all()
+    _paused.clear()
     _workers.clear()
 
 
