@@ -1,0 +1,51 @@
+"""Plays the demo on a screen, and keeps its last picture."""
+
+import io
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from tenure.demo.director import Director
+from tenure.demo.screens import LiveScreen, PlainScreen, whole_picture
+from tenure.demo.story import Story
+
+_RECORDED_WIDTH = 112
+
+
+def play(console: Console, *, record: Path | None = None) -> bool:
+    """Play the demo, half a minute at most; whether all was as it should be.
+
+    ``record`` is a file that gets the last picture, as SVG. No process and no file of the demo is left, also after a
+    Ctrl-C or a SIGTERM, which raise KeyboardInterrupt.
+    """
+    story = Story()
+    live = console.is_terminal and not console.is_dumb_terminal
+    screen = LiveScreen(console, story) if live else PlainScreen(console, story)
+    with _interruptible(), tempfile.TemporaryDirectory(prefix="tenure-demo-") as directory:
+        with screen:
+            found = Director(Path(directory), story, screen).play()
+        screen.end(found)
+    if record is not None:
+        _record(record, story, found)
+    return not found
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP clean up as Ctrl-C does."""
+    before = {signum: signal.signal(signum, signal.default_int_handler) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _record(path: Path, story: Story, found: list[str]) -> None:
+    console = Console(record=True, width=_RECORDED_WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False)
+    console.print(whole_picture(story, found, _RECORDED_WIDTH))
+    path.write_text(console.export_svg(title="$ tenure demo"), encoding="utf-8")
