@@ -122,7 +122,9 @@ class Engine:
         if self._too_late(job, slot):
             self._instance.emit(Skip(job=job.name, slot=slot, instance=self._instance.name, reason="late"))
         else:
-            self._instance.spawn(self._run(job, slot, "scheduled"))
+            ready = self._level.is_ready(job.name)
+            run = self._level.runner.run if ready else self._run
+            self._instance.spawn(run(job, slot, "scheduled"))
 
     def _too_late(self, job: Job, slot: int) -> bool:
         return job.max_late_ms is not None and self._instance.clock.wall_ms() - slot > job.max_late_ms

@@ -5,8 +5,10 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from tenure.context import Context, SignalReason
@@ -39,49 +41,131 @@ class HandlerTimeout(TenureError):
 _RETURNED = Ended("returned")
 _UNSTARTED = Ended("unstarted")
 
-Done = Callable[[Ended], None]
-Cancel = Callable[[], object]
+
+WhenGone = Callable[["Call"], object]
 
 
 class Place(Protocol):
     """Where handlers run."""
 
-    def start(self, job: Job, ctx: Context, may_start: MayStart, done: Done) -> Cancel:
-        """Start the handler soon, if ``may_start()`` then; ``done`` is called on the engine's loop.
+    def start(self, call: "Call") -> None:
+        """Start the handler soon, if it may start then, and tell how it ended."""
 
-        Gives a function that cancels the handler if it can be.
-        """
+    def cancel(self, call: "Call") -> None:
+        """Cancel the handler, where that can be done."""
+
+    def tell(self, call: "Call", ended: Ended) -> None:
+        """Call ``call.finished`` on the engine's loop."""
+
+
+class Call:
+    """One handler that was started: ``ended`` is how; ``gone`` says that it really executes no more."""
+
+    __slots__ = ("_place", "_timer", "_when_gone", "ctx", "ended", "gone", "job", "may_start", "task")
+
+    def __init__(self, job: Job, ctx: Context, place: Place, may_start: MayStart, when_gone: WhenGone) -> None:
+        self.job = job
+        self.ctx = ctx
+        self.may_start = may_start
+        """Asked in the handler's place, at the very moment of its start."""
+        self.task: asyncio.Task[None] | None = None
+        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.gone = False
+        self._when_gone: tuple[WhenGone, ...] = (when_gone,)
+        self._place = place
+        self._timer: asyncio.TimerHandle | None = None
+        if job.timeout_ms is not None:  # it counts from when the handler really starts
+            self.may_start = partial(self._starts, may_start, self.ended.get_loop())
+
+    def stop(self, reason: SignalReason, *, cancel: bool) -> None:
+        """Set the handler's signal; and cancel it, which only an async handler feels."""
+        self.ctx.signal.set(reason)
+        if cancel and not self.gone:
+            self._place.cancel(self)
+
+    def lose(self) -> None:
+        """The lease is lost: set the signal, and cancel."""
+        self.stop("lost", cancel=True)
+
+    def when_gone(self, callback: WhenGone) -> None:
+        """Call it when the handler executes no more; at once if so."""
+        if self.gone:
+            callback(self)
+        else:
+            self._when_gone = (*self._when_gone, callback)
+
+    def finished(self, ended: Ended) -> None:
+        """The handler executes no more; called on the engine's loop."""
+        self._end(ended)
+        self.gone = True
+        for callback in self._when_gone:
+            callback(self)
+
+    def task_done(self, task: "asyncio.Task[None]") -> None:
+        """A task that is cancelled before its first step never gets to tell its end; called on the task's loop."""
+        if task.cancelled():
+            self._place.tell(self, Ended("raised", asyncio.CancelledError()))
+
+    def _starts(self, may_start: MayStart, loop: asyncio.AbstractEventLoop) -> bool:
+        if not may_start():
+            return False
+        loop.call_soon_threadsafe(self._set_timer, loop)
+        return True
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self.job.timeout_ms is not None
+        if not self.ended.done():
+            self._timer = loop.call_later(self.job.timeout_ms / 1000, self._time_out)
+
+    def _time_out(self) -> None:
+        self._end(Ended("timeout", HandlerTimeout(f"the handler ran past its timeout of {self.job.timeout_ms} ms")))
+        self.stop("timeout", cancel=True)
+
+    def _end(self, ended: Ended) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended.done():
+            self.ended.set_result(ended)
 
 
 class Handover:
-    """Callbacks for the loop of another thread: many at once wake it once."""
+    """Calls of functions on the loop of another thread, in order: many at once wake it once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._callbacks: deque[Callable[[], object]] = deque()
+        self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
 
-    def put(self, callback: Callable[[], object]) -> None:
-        """Call it on the loop soon, in order; raises RuntimeError if the loop is closed."""
-        self._callbacks.append(callback)
+    def put(self, function: Callable[..., object], *args: Any) -> None:
+        """Call it on the loop soon; raises RuntimeError if the loop is closed."""
+        self._calls.append((function, args))
         if not self._awake:
             self._awake = True
             self._loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
         self._awake = False  # first: what is put from here on wakes the loop again, or is still found below
-        for _ in range(len(self._callbacks)):
-            self._callbacks.popleft()()
+        for _ in range(len(self._calls)):
+            function, args = self._calls.popleft()
+            function(*args)
 
 
 class SameLoop:
     """Handlers on the engine's own loop, for tests in virtual time; a sync handler runs there and then."""
 
-    def start(self, job: Job, ctx: Context, may_start: MayStart, done: Done) -> Cancel:
+    def start(self, call: Call) -> None:
         """See Place."""
-        task = asyncio.get_running_loop().create_task(_run(job, ctx, may_start))
-        task.add_done_callback(lambda task: done(_outcome(task)))
-        return task.cancel
+        call.task = asyncio.get_running_loop().create_task(_run(call, self))
+        call.task.add_done_callback(call.task_done)
+
+    def cancel(self, call: Call) -> None:
+        """See Place."""
+        assert call.task is not None
+        call.task.cancel()
+
+    def tell(self, call: Call, ended: Ended) -> None:
+        """See Place."""
+        call.finished(ended)
 
 
 class OtherLoop:
@@ -92,20 +176,25 @@ class OtherLoop:
         self._out = Handover(there)
         self._back = Handover(here)
 
-    def start(self, job: Job, ctx: Context, may_start: MayStart, done: Done) -> Cancel:
+    def start(self, call: Call) -> None:
         """See Place."""
-        tasks: list[asyncio.Task[Ended]] = []
+        self._out.put(self._begin, call)
 
-        def begin() -> None:
-            task = self._there.create_task(_run(job, ctx, may_start))
-            tasks.append(task)
-            task.add_done_callback(lambda task: self._back.put(lambda: done(_outcome(task))))
+    def cancel(self, call: Call) -> None:
+        """See Place."""
+        self._out.put(self._cancel, call)
 
-        def cancel() -> None:
-            self._out.put(lambda: tasks[0].cancel())
+    def tell(self, call: Call, ended: Ended) -> None:
+        """See Place."""
+        self._back.put(call.finished, ended)
 
-        self._out.put(begin)
-        return cancel
+    def _begin(self, call: Call) -> None:
+        call.task = self._there.create_task(_run(call, self))
+        call.task.add_done_callback(call.task_done)
+
+    def _cancel(self, call: Call) -> None:
+        assert call.task is not None
+        call.task.cancel()
 
 
 class Threads:
@@ -117,87 +206,34 @@ class Threads:
     def __init__(self, here: asyncio.AbstractEventLoop, limit: int) -> None:
         self._back = Handover(here)
         self._free = limit
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._waiting: deque[threading.Thread] = deque()
 
-    def start(self, job: Job, ctx: Context, may_start: MayStart, done: Done) -> Cancel:
+    def start(self, call: Call) -> None:
+        """See Place."""
+        work = partial(copy_context().run, self._work, call)
+        self._waiting.append(threading.Thread(target=work, name=f"tenure-{call.job.name}", daemon=True))
+        self._next()
+
+    def cancel(self, call: Call) -> None:
         """See Place; a thread cannot be cancelled, its signal is all it gets."""
 
-        def ended(how: Ended) -> None:
-            self._free += 1
-            self._next()
-            done(how)
+    def tell(self, call: Call, ended: Ended) -> None:
+        """See Place."""
+        with suppress(RuntimeError):  # the engine's loop is closed: this thread outlived all who would want to know
+            self._back.put(self._finished, call, ended)
 
-        def work() -> None:
-            how = copied.run(_call, job, ctx) if may_start() else _UNSTARTED
-            try:
-                self._back.put(lambda: ended(how))
-            except RuntimeError:
-                return  # the engine's loop is closed: this thread outlived all who would want to know
+    def _work(self, call: Call) -> None:
+        self.tell(call, _call(call) if call.may_start() else _UNSTARTED)
 
-        copied = copy_context()
-        thread = threading.Thread(target=work, name=f"tenure-{job.name}", daemon=True)
-        self._waiting.append(thread.start)
+    def _finished(self, call: Call, ended: Ended) -> None:
+        self._free += 1
         self._next()
-        return lambda: None
+        call.finished(ended)
 
     def _next(self) -> None:
         while self._free > 0 and self._waiting:
             self._free -= 1
-            self._waiting.popleft()()
-
-
-class Call:
-    """One handler that was started: ``ended`` is how, ``gone`` that it really executes no more."""
-
-    __slots__ = ("_cancel", "_timer", "ctx", "ended", "gone", "job")
-
-    def __init__(self, job: Job, ctx: Context) -> None:
-        loop = asyncio.get_running_loop()
-        self.job = job
-        self.ctx = ctx
-        self.ended: asyncio.Future[Ended] = loop.create_future()
-        self.gone: asyncio.Future[None] = loop.create_future()
-        self._cancel: Cancel | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, place: Place, may_start: MayStart) -> None:
-        """Start the handler in its place; its time counts from when it really starts."""
-        timed = may_start if self.job.timeout_ms is None else self._timed(may_start, asyncio.get_running_loop())
-        self._cancel = place.start(self.job, self.ctx, timed, self._done)
-
-    def stop(self, reason: SignalReason, *, cancel: bool) -> None:
-        """Set the handler's signal; and cancel it, which only an async handler feels."""
-        self.ctx.signal.set(reason)
-        if cancel and self._cancel is not None and not self.gone.done():
-            self._cancel()
-
-    def _timed(self, may_start: MayStart, loop: asyncio.AbstractEventLoop) -> MayStart:
-        def starts() -> bool:  # in the handler's place
-            if not may_start():
-                return False
-            loop.call_soon_threadsafe(self._set_timer, loop)
-            return True
-
-        return starts
-
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        assert self.job.timeout_ms is not None
-        if not self.ended.done():
-            self._timer = loop.call_later(self.job.timeout_ms / 1000, self._time_out)
-
-    def _time_out(self) -> None:
-        self._end(Ended("timeout", HandlerTimeout(f"the handler ran past its timeout of {self.job.timeout_ms} ms")))
-        self.stop("timeout", cancel=True)
-
-    def _done(self, ended: Ended) -> None:
-        self._end(ended)
-        self.gone.set_result(None)
-
-    def _end(self, ended: Ended) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self.ended.done():
-            self.ended.set_result(ended)
+            self._waiting.popleft().start()
 
 
 class Executor:
@@ -208,20 +244,20 @@ class Executor:
         self._sync_place = sync_place
         self._calls: dict[tuple[str, int], Call] = {}
         self._going_on: dict[str, list[Call]] = {}
+        self._when_gone = self._gone
 
     def start(self, job: Job, ctx: Context, may_start: MayStart) -> Call:
         """Start the handler of a run; it is started only if ``may_start()`` at that very moment."""
-        call = Call(job, ctx)
-        key = (job.name, ctx.slot_ms)
-        self._calls[key] = call
-        call.gone.add_done_callback(lambda _: self._gone(key, call))
-        call.begin(self._async_place if job.is_async else self._sync_place, may_start)
+        place = self._async_place if job.is_async else self._sync_place
+        call = Call(job, ctx, place, may_start, self._when_gone)
+        self._calls[job.name, ctx.slot_ms] = call
+        place.start(call)
         return call
 
     def timed_out(self, call: Call) -> int:
         """Count a handler that goes on after its timeout; gives how many of its job do now."""
         going_on = self._going_on.setdefault(call.job.name, [])
-        if not call.gone.done():
+        if not call.gone:
             going_on.append(call)
         return len(going_on)
 
@@ -241,27 +277,32 @@ class Executor:
         """The handlers that have not really ended."""
         return list(self._calls.values())
 
-    def _gone(self, key: tuple[str, int], call: Call) -> None:
+    def _gone(self, call: Call) -> None:
+        key = (call.job.name, call.ctx.slot_ms)
         if self._calls.get(key) is call:
             del self._calls[key]
-        going_on = self._going_on.get(key[0], [])
-        if call in going_on:
+        going_on = self._going_on.get(call.job.name)
+        if going_on and call in going_on:
             going_on.remove(call)
 
 
-async def _run(job: Job, ctx: Context, may_start: MayStart) -> Ended:
-    if not may_start():
-        return _UNSTARTED
-    if not job.is_async:
-        return _call(job, ctx)
-    try:
-        await (job.handler(ctx) if job.takes_context else job.handler())
-    except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the application's loop
-        return Ended("raised", error)
-    return _RETURNED
+async def _run(call: Call, place: Place) -> None:
+    job, ctx = call.job, call.ctx
+    ended = _RETURNED
+    if not call.may_start():
+        ended = _UNSTARTED
+    elif not job.is_async:
+        ended = _call(call)
+    else:
+        try:
+            await (job.handler(ctx) if job.takes_context else job.handler())
+        except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the application's loop
+            ended = Ended("raised", error)
+    place.tell(call, ended)
 
 
-def _call(job: Job, ctx: Context) -> Ended:
+def _call(call: Call) -> Ended:
+    job, ctx = call.job, call.ctx
     try:
         answer: Any = job.handler(ctx) if job.takes_context else job.handler()
         if asyncio.iscoroutine(answer):
@@ -270,9 +311,3 @@ def _call(job: Job, ctx: Context) -> Ended:
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is a failed run
         return Ended("raised", error)
     return _RETURNED
-
-
-def _outcome(task: asyncio.Task[Ended]) -> Ended:
-    if task.cancelled():  # before its first step
-        return Ended("raised", asyncio.CancelledError())
-    return task.result()

@@ -9,8 +9,32 @@ from tenure.job import Job
 from tenure.model import Claim
 
 _NEVER = float("inf")
+_YOUNG_MS = 250
 _RETRY_PART = 4
 """A heartbeat that failed is sent again after this part of the interval: several tries fit into one lease."""
+
+
+class Heartbeats:
+    """Keeps an instance's leases. Most runs end before their first heartbeat, and never cost a timer."""
+
+    def __init__(self, calls: Calls, instance: Instance) -> None:
+        self.calls = calls
+        self.instance = instance
+        self._young: list[Lease] = []
+
+    def keep(self, lease: "Lease") -> None:
+        """Let the lease set its timer, soon if its first heartbeat is far."""
+        if lease.first_beat_in_ms < 2 * _YOUNG_MS:
+            lease.sleep()
+            return
+        if not self._young:
+            asyncio.get_running_loop().call_later(_YOUNG_MS / 1000, self._set_timers)
+        self._young.append(lease)
+
+    def _set_timers(self) -> None:
+        young, self._young = self._young, []
+        for lease in young:
+            lease.sleep()
 
 
 class Lease:
@@ -21,8 +45,8 @@ class Lease:
 
     __slots__ = (
         "_beating",
-        "_calls",
         "_claim",
+        "_heartbeats",
         "_instance",
         "_job",
         "_next_beat_ms",
@@ -33,9 +57,9 @@ class Lease:
         "lost",
     )
 
-    def __init__(self, calls: Calls, instance: Instance, job: Job, claim: Claim, sent_ms: float) -> None:
-        self._calls = calls
-        self._instance = instance
+    def __init__(self, heartbeats: Heartbeats, job: Job, claim: Claim, sent_ms: float) -> None:
+        self._heartbeats = heartbeats
+        self._instance = heartbeats.instance
         self._job = job
         self._claim = claim
         self._on_lost: Callable[[], None] | None = None
@@ -53,15 +77,21 @@ class Lease:
     def keep(self, on_lost: Callable[[], None]) -> None:
         """Send heartbeats until ``stop``."""
         self._on_lost = on_lost
-        self._sleep()
+        self._heartbeats.keep(self)
 
     def stop(self) -> None:
         """Send no more heartbeats; the answer of one on its way is dropped."""
         self._stopped = True
         self._on_lost = None
-        self._sleep()
+        self.sleep()
 
-    def _sleep(self) -> None:
+    @property
+    def first_beat_in_ms(self) -> float:
+        """How long until the first heartbeat, or the deadline if that comes first."""
+        return min(self._next_beat_ms, self.deadline_ms) - self._instance.clock.monotonic_ms()
+
+    def sleep(self) -> None:
+        """Set the timer for the next heartbeat or for the deadline, or none once stopped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,18 +111,18 @@ class Lease:
         if now >= self._next_beat_ms and not self._beating:
             self._beating = True
             self._instance.spawn(self._beat())
-        self._sleep()
+        self.sleep()
 
     async def _beat(self) -> None:
         sent_ms = self._instance.clock.monotonic_ms()
         try:
-            held = await self._calls.heartbeat(self._claim.job, self._claim.slot, self._claim.token)
+            held = await self._heartbeats.calls.heartbeat(self._claim.job, self._claim.slot, self._claim.token)
         except Exception as error:  # noqa: BLE001 - the lease is lost by its deadline, not by an error
             self._failed(error)
         else:
             self._answered(held, sent_ms)
         self._beating = False
-        self._sleep()
+        self.sleep()
 
     def _failed(self, error: Exception) -> None:
         self._next_beat_ms = self._instance.clock.monotonic_ms() + self._job.heartbeat_ms / _RETRY_PART

@@ -31,13 +31,14 @@ class Instance:
         self.rng = rng
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
+        self._forget = self._tasks.discard
         self.stopping = asyncio.Event()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that the drain waits for."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
         return task
 
     async def drained(self) -> None:

@@ -28,6 +28,9 @@ class Level(Protocol):
     def arrive(self, jobs: Iterable[Job]) -> None:
         """The jobs are new to this instance: recover them, and catch up."""
 
+    def is_ready(self, name: str) -> bool:
+        """Whether the job may be claimed already."""
+
     async def ready(self, name: str) -> None:
         """Wait until the job may be claimed for the first time."""
 
@@ -69,6 +72,10 @@ class LeaseLevel:
         self._recovery.add(jobs)
         self._hints.refresh()
 
+    def is_ready(self, name: str) -> bool:
+        """See Level."""
+        return self._recovery.is_done(name)
+
     async def ready(self, name: str) -> None:
         """See Level."""
         await self._recovery.done(name)
@@ -103,6 +110,10 @@ class ClaimOnlyLevel:
         """See Level."""
         for job in jobs:
             self._catch_up(job, missed_slot(self._instance, job, self._instance.clock.wall_ms()))
+
+    def is_ready(self, name: str) -> bool:  # noqa: ARG002 - there is nothing to wait for
+        """See Level."""
+        return True
 
     async def ready(self, name: str) -> None:
         """See Level."""

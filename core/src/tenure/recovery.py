@@ -42,6 +42,10 @@ class Recovery:
         self._waiting.pop(name, None)
         self._recovered.pop(name, None)
 
+    def is_done(self, name: str) -> bool:
+        """Whether the job is recovered."""
+        return name not in self._recovered
+
     async def done(self, name: str) -> None:
         """Wait until the job is recovered."""
         recovered = self._recovered.get(name)

@@ -10,7 +10,7 @@ from tenure.calls import Answer, Calls
 from tenure.errors import BackendError
 from tenure.events import Exhausted, InterruptReason, Skip, SkipReason, logger
 from tenure.executor import Ended, Executor
-from tenure.heartbeat import Lease
+from tenure.heartbeat import Heartbeats, Lease
 from tenure.instance import Delays, Instance
 from tenure.job import Job
 from tenure.model import Claim, Ending, LostAttempt, Mode, Outcome, ResultStatus, RunResult, new_token
@@ -49,6 +49,7 @@ class LeaseRunner:
         self._instance = instance
         self._calls = calls
         self._executor = executor
+        self._heartbeats = Heartbeats(calls, instance)
         self._early: set[str] = set()
         self._warned = False
         self.watches = Watches(calls, executor, instance, self)
@@ -63,6 +64,8 @@ class LeaseRunner:
         answer = await self._answer(job, claim)
         if answer is None:
             await self._given_up(job, claim)
+        elif answer.result.outcome == "won":
+            await self._hold(job, claim, answer)
         elif answer.result.outcome == "none":
             await self._not_due(job, claim, answer)
         else:
@@ -175,7 +178,7 @@ class LeaseRunner:
 
     async def _hold(self, job: Job, claim: Claim, answer: Answer) -> None:
         result = answer.result
-        lease = Lease(self._calls, self._instance, job, claim, answer.sent_ms)
+        lease = Lease(self._heartbeats, job, claim, answer.sent_ms)
         if result.previous:
             self._instance.spawn(self._save_lost(job, claim.slot, result.previous))
         if self._instance.stopping.is_set() or not lease.confirmed():
@@ -193,7 +196,7 @@ class LeaseRunner:
         )
         attempt.started(result.previous)
         call = self._executor.start(job, attempt.ctx, lease.confirmed)
-        lease.keep(partial(call.stop, "lost", cancel=True))
+        lease.keep(call.lose)
         try:
             ended = await call.ended
             going_on = self._executor.timed_out(call) if ended.how == "timeout" else 0

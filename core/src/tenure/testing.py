@@ -16,7 +16,6 @@ everything happens the same way again.
 
 import asyncio
 import math
-import selectors
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
@@ -26,13 +25,14 @@ from typing import Any, Literal, Self, TypeVar, TypeVarTuple, Unpack
 
 from tenure.duration import Duration, to_ms
 from tenure.engine import Engine
-from tenure.errors import BackendUnavailable, InvalidInput
+from tenure.errors import BackendUnavailable, InvalidInput, SchedulerStateError
 from tenure.events import Event, Events
 from tenure.executor import Executor, SameLoop
 from tenure.instance import Instance
 from tenure.job import Handler, Job, JobOptions, make_job
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import ActiveRun, ActiveRuns, Capabilities, Claim, ClaimResult, Ending, RunResult
+from tenure.protocol import Backend
 from tenure.runner import Triggered
 from tenure.schedule import Schedule
 from tenure.scheduler import Scheduler
@@ -105,14 +105,22 @@ class World:
         self._store_ahead_ms += by // timedelta(milliseconds=1)
 
     def start(
-        self, jobs: Scheduler | Iterable[Job], name: str | None = None, *, clock_ahead: timedelta = timedelta()
+        self,
+        jobs: Scheduler | Iterable[Job],
+        name: str | None = None,
+        *,
+        clock_ahead: timedelta = timedelta(),
+        backend: Backend | None = None,
     ) -> "VirtualInstance":
-        """Start an instance with a scheduler's jobs; its wall clock may be wrong from the beginning."""
+        """Start an instance with a scheduler's jobs; its wall clock may be wrong from the beginning.
+
+        A ``backend`` of your own is used instead of the world's store: it must wait by ``asyncio.sleep`` alone.
+        """
         all_jobs = jobs.jobs if isinstance(jobs, Scheduler) else tuple(jobs)
         name = name or f"instance-{len(self.instances) + 1}"
-        instance = VirtualInstance(self, name, all_jobs, Random(self._rng.random()), clock_ahead)
+        instance = VirtualInstance(self, name, all_jobs, Random(self._rng.random()), clock_ahead, backend)
         self.instances.append(instance)
-        instance._begin()
+        instance._start()
         return instance
 
     def advance(self, duration: Duration) -> None:
@@ -138,11 +146,6 @@ class World:
 
     # What instances use
 
-    def _loop(self) -> "_Loop":
-        loop = _Loop(self)
-        self._loops.append(loop)
-        return loop
-
     def _run_until(self, end_s: float) -> None:
         while loop := self._next(end_s):
             self._step(loop)
@@ -150,32 +153,40 @@ class World:
 
     def _next(self, end_s: float) -> "_Loop | None":
         """The loop that is due next, if it is by ``end_s``."""
-        loop = min((loop for loop in self._loops if not loop.suspended), key=_due, default=None)
+        loop = min(self._loops, key=_due, default=None)
         return loop if loop is not None and loop.due_s <= end_s else None
 
     def _step(self, loop: "_Loop") -> None:
         self.elapsed_s = max(self.elapsed_s, loop.due_s)
         loop.run_until_idle()
 
-    def _finish(self, task: "asyncio.Task[Result]", within_s: float = 3_600) -> Result:
-        self.run_until(task.done, within=timedelta(seconds=within_s))
-        return task.result()
 
 
 class VirtualInstance:
     """One instance in virtual time. ``events`` are those it emitted."""
 
-    def __init__(self, world: World, name: str, jobs: Sequence[Job], rng: Random, clock_ahead: timedelta) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        jobs: Sequence[Job],
+        rng: Random,
+        clock_ahead: timedelta,
+        backend: Backend | None,
+    ) -> None:
         self.name = name
         self.events: list[Event] = []
         self._world = world
         self._jobs = jobs
-        self._loop = world._loop()
+        self._loop = _Loop(world)
         self._clock = _Clock(world, clock_ahead)
         self._link = _Link(world._backend, world._latency_s)
+        self._stopping: asyncio.Task[None] | None = None
+        self._crashed = False
         place = SameLoop()
         instance = Instance(name, self._clock, rng, Events(self._clock, (self.events.append,)))
-        self._engine = Engine(self._link, instance, Executor(place, place))
+        self._engine = Engine(backend or self._link, instance, Executor(place, place))
+        self._run()
 
     def add(self, name: str, schedule: Schedule, handler: Handler, **options: Unpack[JobOptions]) -> None:
         """Add a job, as ``scheduler.add`` does."""
@@ -195,30 +206,51 @@ class VirtualInstance:
         """Run a job now; time passes until the claim is decided."""
         return self._await(self._engine.trigger(name))
 
-    def stop(self, grace: Duration = "30s") -> None:
-        """Stop gracefully; time passes until it has."""
-        self._await(self._stop(to_ms(grace, "grace")))
+    def stop(self, grace: Duration = "30s", *, wait: bool = True) -> None:
+        """Stop gracefully; time passes until it has, or is up to you to let pass. A second stop does not wait.
+
+        A handler that outlives the stop goes on while time passes, as a thread would.
+        """
+        stopping = self._begin(self._stop(to_ms(grace, "grace")))
+        self._stopping = self._stopping or stopping
+        if wait:
+            self._finish(stopping)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped, and ``stop`` has returned."""
+        return self._stopping is not None and self._stopping.done()
 
     def crash(self) -> None:
-        """End at once, as by SIGKILL: nothing is released, nothing is told."""
-        self._loop.suspended = True
+        """End at once, as by SIGKILL: nothing is released, nothing is told, and it never comes back."""
+        self._crashed = True
+        self.freeze()
 
     def freeze(self) -> None:
         """Stand still, as by SIGSTOP or a long pause of the machine."""
-        self._loop.suspended = True
+        if self._loop in self._world._loops:
+            self._world._loops.remove(self._loop)
 
     def thaw(self) -> None:
         """Go on where it was frozen."""
-        self._loop.suspended = False
-        self._loop.wake()
+        if self._crashed:
+            raise SchedulerStateError(f"{self.name} crashed and cannot go on; start another instance")
+        self._run()
 
     def cut_off(self, fault: Fault = "refused") -> None:
-        """Cut it off from the store: calls are refused, swallowed, or carried out without an answer."""
+        """Cut it off from the store: calls are refused, swallowed, or carried out without an answer.
+
+        A call without an answer fails after 5 s.
+        """
         self._link.fault = fault
 
     def reconnect(self) -> None:
         """Let its calls through again."""
         self._link.fault = None
+
+    def slow_down(self, latency: Duration) -> None:
+        """Let each way to the store and back take this long; a call fails after 5 s and may arrive all the same."""
+        self._link.latency_s = to_ms(latency, "latency") / 1000
 
     def jump_clock(self, by: timedelta) -> None:
         """Set its wall clock forward or back."""
@@ -228,12 +260,21 @@ class VirtualInstance:
         """How many events of a kind it emitted."""
         return sum(event.kind == kind and job in (None, event.job) for event in self.events)
 
-    def _begin(self) -> None:
+    # Behind it
+
+    def _run(self) -> None:
+        if self._loop not in self._world._loops:
+            self._world._loops.append(self._loop)
+            self._loop.wake()
+
+    def _start(self) -> None:
         self._await(self._engine.start(self._jobs))
 
     async def _stop(self, grace_ms: float) -> None:
-        await self._engine.stop(grace_ms)
-        await self._engine.close()
+        executing = await self._engine.stop(grace_ms)
+        closing = self._loop.create_task(self._engine.close())
+        if not executing:
+            await closing
 
     def _call(self, function: Callable[[], Result]) -> Result:
         async def call() -> Result:
@@ -242,12 +283,22 @@ class VirtualInstance:
         return self._await(call())
 
     def _await(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self._finish(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        if self._loop not in self._world._loops:
+            work.close()
+            raise SchedulerStateError(f"{self.name} does not run: it {'crashed' if self._crashed else 'is frozen'}")
         task = self._loop.create_task(work)
         self._loop.wake()
-        return self._world._finish(task)
+        return task
+
+    def _finish(self, task: "asyncio.Task[Result]") -> Result:
+        self._world.run_until(task.done)
+        return task.result()
 
     def _discard(self) -> None:
-        self.cut_off()
+        self._link.fault = "refused"
         self._loop.discard()
 
 
@@ -263,28 +314,30 @@ class _Clock:
         return self._world.elapsed_s * 1000
 
 
-class _Selector(selectors.SelectSelector):
+class _Selector:
     """Never waits: when its loop would, the loop is stopped, and how long it would have waited is kept."""
 
-    loop: "_Loop"
+    def __init__(self, loop: "_Loop") -> None:
+        self._loop = loop
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> list[object]:
         if timeout is None or timeout > 0:
-            self.loop.idle_for(math.inf if timeout is None else timeout)
+            self._loop.idle_for(math.inf if timeout is None else timeout)
         return []
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """An event loop in the world's time, run until it is idle and then left."""
+class _Loop(asyncio.BaseEventLoop):
+    """An event loop in the world's time, without files or sockets, run until it is idle and then left."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._now_s = world.elapsed_s  # a loop that is not run any more sees no time pass
-        self.suspended = False
         self.due_s = world.elapsed_s
-        selector = _Selector()
-        super().__init__(selector)
-        selector.loop = self
+        self._selector = _Selector(self)
+        super().__init__()
+
+    def _process_events(self, event_list: list[object]) -> None:
+        pass
 
     def time(self) -> float:
         return self._now_s
@@ -328,7 +381,7 @@ class _Link:
 
     def __init__(self, backend: MemoryBackend, latency_s: float) -> None:
         self._backend = backend
-        self._latency_s = latency_s
+        self.latency_s = latency_s
         self.fault: Fault | None = None
 
     @property
@@ -370,20 +423,27 @@ class _Link:
     async def _pass(self, call: Callable[..., Awaitable[Result]], *args: Any) -> Result:
         if self.fault == "refused":
             raise BackendUnavailable("this instance is cut off from the store")
-        if self._latency_s:
-            await asyncio.sleep(self._latency_s)
+        if self.fault is None and not self.latency_s:
+            return await call(*args)
+        way = asyncio.get_running_loop().create_task(self._there_and_back(call, *args))
+        done, _ = await asyncio.wait((way,), timeout=_TIMEOUT_S)
+        if not done:  # it stays on its way
+            raise BackendUnavailable("the store did not answer in time")
+        return way.result()
+
+    async def _there_and_back(self, call: Callable[..., Awaitable[Result]], *args: Any) -> Result:
+        await asyncio.sleep(self.latency_s)
         if self.fault == "silent":
-            await self._give_up()
+            await self._swallowed()
         answer = await call(*args)
+        await asyncio.sleep(self.latency_s)
         if self.fault is not None:
-            await self._give_up()
-        if self._latency_s:
-            await asyncio.sleep(self._latency_s)
+            await self._swallowed()
         return answer
 
-    async def _give_up(self) -> None:
-        await asyncio.sleep(_TIMEOUT_S)
-        raise BackendUnavailable("the store did not answer in time")
+    async def _swallowed(self) -> None:
+        await asyncio.sleep(2 * _TIMEOUT_S)
+        raise asyncio.CancelledError  # nobody waits any more
 
 
 def _due(loop: _Loop) -> float:

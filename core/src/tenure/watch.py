@@ -126,7 +126,7 @@ class Watches:
         await self._sleep(watch, self._delay_ms(watch))
         while not watch.ended and (call := self._executor.in_the_way(watch.job, watch.slot)):
             watch.wake.clear()
-            call.gone.add_done_callback(lambda _: watch.wake.set())
+            call.when_gone(lambda _: watch.wake.set())
             await watch.wake.wait()
         return not watch.ended
 
