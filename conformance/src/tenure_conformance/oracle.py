@@ -53,8 +53,9 @@ class Oracle:
             assert type(answer.fence) is int, f"fence is {answer.fence!r}"
             assert answer.fence > self.state.fence or answer.fence == expected.fence, f"{answer} after {self.state}"
             fits = replace(fits, fence=expected.fence)
+        expected = replace(expected, previous=by_slot(expected.previous))
         if len(answer.previous) == len(expected.previous):
-            pairs = zip(expected.previous, answer.previous, strict=True)
+            pairs = zip(expected.previous, by_slot(answer.previous), strict=True)
             fits = replace(fits, previous=tuple(self._fitted(*pair) for pair in pairs))
         fits = replace(fits, now_ms=expected.now_ms if near(expected.now_ms, answer.now_ms) else answer.now_ms)
         assert fits == expected, f"expected {expected}, was told {answer}"
@@ -152,6 +153,11 @@ class Oracle:
     def _replace(self, run: RunState) -> None:
         runs = tuple(run if one.slot == run.slot else one for one in self.state.unfinished)
         self.state = replace(self.state, unfinished=runs)
+
+
+def by_slot(previous: tuple[LostAttempt, ...]) -> tuple[LostAttempt, ...]:
+    """Lost attempts in an order that can be compared; the protocol names none."""
+    return tuple(sorted(previous, key=lambda lost: (lost.slot, lost.attempt)))
 
 
 def _run(state: JobState, slot: int) -> RunState | None:

@@ -18,6 +18,7 @@ from tenure_conformance.target import LEVELS, Level, Target
 if TYPE_CHECKING:
     from tenure_conformance.bench import Bench
 
+Base = Literal["claim-only", "lease"]
 Pace = Literal["quick", "timed", "heavy"]
 """``timed`` rules wait for leases and run side by side; ``heavy`` ones take the machine and run alone, last."""
 
@@ -59,6 +60,8 @@ class Rule:
     id: str
     sentence: str
     level: Level
+    base: Base
+    """The kind of backend that it speaks of."""
     spec: tuple[str, ...]
     """Anchors of the protocol's sentences that it checks."""
     since: str
@@ -73,8 +76,8 @@ class Rule:
         return self.id[:3]
 
     def applies(self, target: Target) -> bool:
-        """Whether the target declared the rule's level."""
-        return self.level in target.levels
+        """Whether the target declared the rule's level, and is of the kind that the rule speaks of."""
+        return self.level in target.levels and self.base in target.levels
 
     def entry(self) -> dict[str, object]:
         """The rule as the catalogue has it."""
@@ -83,6 +86,7 @@ class Rule:
             "sentence": self.sentence,
             "area": AREAS[self.area],
             "level": self.level,
+            "base": self.base,
             "spec": list(self.spec),
             "since": self.since,
             "pace": self.pace,
@@ -99,6 +103,7 @@ def rule(
     *,
     level: Level,
     spec: str | tuple[str, ...],
+    base: Base = "lease",
     since: str = "1.0",
     pace: Pace = "quick",
     catches: tuple[str, ...] = (),
@@ -114,6 +119,7 @@ def rule(
             id=id,
             sentence=" ".join((check.__doc__ or "").split()),
             level=level,
+            base="claim-only" if level == "claim-only" else base,
             spec=(spec,) if isinstance(spec, str) else spec,
             since=since,
             pace=pace,

@@ -44,7 +44,7 @@ class Session:
         due = [rule for rule in self.rules if rule.applies(self.target)]
         for rule in self.rules:
             if rule not in due:
-                self._say(rule, Verdict(rule=rule.id, outcome="not-applicable", reason=f"{rule.level} is not declared"))
+                self._say(rule, Verdict(rule=rule.id, outcome="not-applicable", reason=_why_not(rule, self.target)))
         if due:
             await self._enter_once()
         await self._run_all([rule for rule in due if rule.pace == "timed"], SIDE_BY_SIDE)
@@ -103,6 +103,11 @@ class Session:
     def _say(self, rule: Rule, verdict: Verdict) -> None:
         self.verdicts[rule.id] = verdict
         self.report(rule, verdict)
+
+
+def _why_not(rule: Rule, target: Target) -> str:
+    missing = rule.base if rule.base not in target.levels else rule.level
+    return f"the target does not declare {missing}"
 
 
 def _failed(rule: Rule, error: BaseException, calls: list[Call]) -> Verdict:

@@ -19,7 +19,7 @@ memory = Target(
     url="memory://",
     open=lambda _url, namespace: MemoryBackend(_memory_store, namespace=namespace),
     timing=Timing(slack_ms=10),
-    limits=Limits(situations=60, histories=40, examples=100, runs=1_100),
+    limits=Limits(situations=60, histories=20, examples=60, runs=1_100),
     distribution="tenure",
     store=lambda: "this process's memory",
 )

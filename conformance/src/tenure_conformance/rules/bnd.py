@@ -1,0 +1,121 @@
+"""Bounds: what the store keeps, what it may drop, and what it never forgets."""
+
+import asyncio
+
+from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.rule import rule
+from tenure_conformance.situations import OVERLAPS
+
+
+@rule("BND-001", level="lease", spec=("bounds-skip", "finish-repeat"))
+async def sixteen_ended_runs_are_kept(bench: Bench) -> None:
+    """Under `skip` at least the sixteen newest ended runs are kept, with their status and their token."""
+    runs = []
+    for number in range(40):
+        held = await bench.a.win(slot=SLOT + number)
+        assert await held.finish("failed" if number % 2 else "success")
+        runs.append(held)
+    for number in range(24, 40):
+        told = await bench.b.ask(slot=SLOT + number)
+        assert (told.outcome, told.status) == ("done", "failed" if number % 2 else "success"), number
+        assert told.attempt == 1
+        assert await runs[number].finish("success", by=bench.b)
+
+
+@rule("BND-002", level="lease", spec=("bounds-floor", "claim-row-9", "bounds-skip", "word-floor"))
+async def dropped_runs_never_start(bench: Bench) -> None:
+    """A run whose record was dropped is `done` for ever, under either overlap rule and in any mode, and so are older ones."""
+    for number in range(1, 60):
+        held = await bench.a.win(slot=SLOT + number * 10)
+        assert await (held.finish() if number % 4 else held.release())
+    for number in range(1, 60):
+        for overlap in OVERLAPS:
+            told = await bench.b.ask(slot=SLOT + number * 10, overlap=overlap)
+            if number < 59 or overlap == "skip":
+                assert told.outcome == "done", f"slot {number} of 59 under {overlap}: {told}"
+    assert (await bench.b.ask(slot=SLOT)).status == "superseded"
+
+
+@rule("BND-003", level="lease", spec=("bounds-allow", "finish-repeat"))
+async def ended_runs_are_kept_under_allow(bench: Bench) -> None:
+    """Under `allow` the 128 newest ended runs are kept, with their status, by slot and not by when they ended."""
+    count = 140
+    slots = list(range(count))
+    bench.random.shuffle(slots)
+    runs = {number: await bench.a.win(slot=SLOT + number, overlap="allow") for number in range(count)}
+    for number in slots:
+        assert await runs[number].finish("failed" if number % 3 else "success")
+    last = await bench.a.win(slot=SLOT + count, overlap="allow")
+    for number in range(count):
+        told = await bench.b.ask(slot=SLOT + number, overlap="allow")
+        assert told.outcome == "done", f"slot {number} of {count}: {told}"
+        if number >= count - 128:
+            assert told.status == ("failed" if number % 3 else "success"), f"slot {number} of {count}: {told}"
+    assert await last.heartbeat()
+
+
+@rule("BND-004", level="lease", spec=("bounds-allow", "bounds-allow-excess", "previous-superseded"), pace="heavy")
+async def unfinished_runs_are_bounded(bench: Bench) -> None:
+    """Under `allow` a thousand unfinished runs are kept; older ones whose lease is over are superseded at the next win."""
+    clients = await bench.clients(2)
+    runs = {}
+
+    async def win(number: int) -> None:
+        runs[number] = await clients[number % 2].win(slot=SLOT + number, overlap="allow", instance=f"h{number}")
+
+    for start in range(0, 1_000, 20):
+        await asyncio.gather(*(win(number) for number in range(start, start + 20)))
+    for number in (0, 1, 3):
+        assert await runs[number].release()
+    assert len((await bench.b.active()).runs) == 1_000
+    for extra, superseded in ((1_000, [0]), (1_001, [1])):
+        held = await bench.b.win(slot=SLOT + extra, overlap="allow")
+        assert [one.slot - SLOT for one in held.result.previous] == superseded
+        assert [one.holder for one in held.result.previous] == [f"h{superseded[0]}"]
+    # The oldest is live now: it is not superseded, and neither is a younger one instead of it.
+    assert (await bench.b.win(slot=SLOT + 1_002, overlap="allow")).result.previous == ()
+    shown = [run.slot - SLOT for run in (await bench.a.active()).runs]
+    assert shown == list(range(2, 1_003))
+    assert await runs[2].heartbeat()
+    assert not await runs[0].release()
+    told = await bench.a.ask(slot=SLOT, overlap="allow", after=1)
+    assert (told.outcome, told.status) == ("done", "superseded")
+
+
+@rule("BND-005", level="lease", spec=("bounds-floor", "bounds-never-dropped", "claim-row-9"))
+async def floor_never_goes_down(bench: Bench) -> None:
+    """Slots at or below a dropped run can never start, under `allow` too, however many runs end after it."""
+    for number in range(150):
+        held = await bench.a.win(slot=SLOT + 1_000 + number, overlap="allow")
+        assert await held.finish()
+    assert (await bench.a.win(slot=SLOT + 2_000, overlap="allow")).attempt == 1
+    for slot in (SLOT + 1_000, SLOT + 1_001, SLOT + 1_010):
+        for mode in ("scheduled", "manual"):
+            told = await bench.b.ask(slot=slot, overlap="allow", mode="manual" if mode == "manual" else "scheduled")
+            assert told.outcome == "done", f"{slot - SLOT}: {told}"
+    assert (await bench.b.ask(slot=SLOT + 1_500, overlap="allow")).outcome == "won"
+
+
+@rule("BND-006", level="lease", spec=("bounds-skip", "claim-supersedes", "bounds-allow"))
+async def unfinished_runs_are_not_dropped(bench: Bench) -> None:
+    """Under `allow` an unfinished run is kept and can be taken, however many newer runs end."""
+    old = await bench.a.win(slot=SLOT, overlap="allow")
+    live = await bench.a.win(slot=SLOT + 1, overlap="allow")
+    assert await old.release()
+    for number in range(2, 150):
+        held = await bench.b.win(slot=SLOT + number, overlap="allow")
+        assert await held.finish()
+    assert [slot - SLOT for _, slot in await bench.look()] == [0, 1]
+    assert await live.heartbeat()
+    assert (await bench.b.win(slot=SLOT, after=1, overlap="allow")).attempt == 2
+
+
+@rule("BND-007", level="lease", spec=("bounds-skip", "claim-row-1", "newer-counts-dropped"))
+async def old_slots_stay_superseded(bench: Bench) -> None:
+    """Under `skip` slots that never started stay superseded when the newer runs that replaced them were dropped."""
+    for number in range(60):
+        held = await bench.a.win(slot=SLOT + number * 10)
+        assert await held.finish()
+    for number in range(60):
+        told = await bench.b.ask(slot=SLOT + number * 10 - 5)
+        assert (told.outcome, told.status) == ("done", "superseded"), number
