@@ -16,6 +16,11 @@ from tenure.demo.story import Story
 _RECORDED_WIDTH = 112
 
 
+def playable() -> bool:
+    """Whether this system has the signals that the demo is about."""
+    return hasattr(signal, "SIGSTOP") and hasattr(signal, "pthread_sigmask")
+
+
 def play(console: Console, *, record: Path | None = None) -> bool:
     """Play the demo, half a minute at most; whether all was as it should be.
 

@@ -1,7 +1,6 @@
 """The demo's processes: started, told, signalled, and none left behind."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -104,8 +103,3 @@ class Processes:
             return self._reports.get(timeout=max(timeout_s, 0))
         except Empty:
             return None
-
-
-def can_run() -> bool:
-    """Whether this system has the signals that the demo is about."""
-    return os.name == "posix"

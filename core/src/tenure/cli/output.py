@@ -1,0 +1,78 @@
+"""How commands print: tables for people, plain columns where nobody looks, JSON for programs."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import zip_longest
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_STYLES = {
+    "success": "green",
+    "failed": "red",
+    "crashed": "red",
+    "exhausted": "red",
+    "interrupted": "yellow",
+    "lease over": "yellow",
+    "running": "cyan",
+    "live": "cyan",
+}
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on a terminal; columns that nothing wraps or cuts where the output goes to a file or a program."""
+    console = Console()
+    if console.is_terminal:
+        console.print(_table(headers, rows))
+    else:
+        _print_columns([headers, *rows])
+
+
+def print_json(value: object) -> None:
+    """JSON, indented."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def moment(ms: int, tz: tzinfo = UTC) -> str:
+    """An instant by the clocks of a zone, with milliseconds only where there are some."""
+    text = (_EPOCH + timedelta(milliseconds=ms)).astimezone(tz)
+    return text.isoformat(" ", "milliseconds" if ms % 1_000 else "seconds").removesuffix("+00:00")
+
+
+def iso(ms: int, tz: tzinfo = UTC) -> str:
+    """The same for programs."""
+    text = (_EPOCH + timedelta(milliseconds=ms)).astimezone(tz)
+    return text.isoformat("T", "milliseconds" if ms % 1_000 else "seconds").replace("+00:00", "Z")
+
+
+def seconds(ms: int | None) -> str:
+    """A length of time, to the millisecond below a minute."""
+    if ms is None:
+        return ""
+    return f"{ms / 1_000:.3f} s" if ms < 60_000 else str(timedelta(seconds=ms // 1_000))
+
+
+def last_line(text: str | None) -> str:
+    """An error's last line; what a terminal would obey is replaced."""
+    lines = (text or "").strip().splitlines()
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in lines[-1]) if lines else ""
+
+
+def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return table
+
+
+def _print_columns(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
