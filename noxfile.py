@@ -1,0 +1,65 @@
+"""The only task runner: ``nox -l`` lists what there is, CI calls nothing else."""
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "tests"]
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+TARGETS = ["memory", "sqlite", "directory"]
+
+DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./conformance", "./docs/examples/directory"]
+TESTING = ["pytest>=8", "hypothesis>=6.100"]
+
+
+def install_all(session: nox.Session, *more: str) -> None:
+    """Install every distribution of the house as its authors work on it."""
+    editable = [argument for distribution in DISTRIBUTIONS for argument in ("-e", distribution)]
+    session.install(*editable, *more)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests with this Python; arguments go to pytest."""
+    install_all(session, *TESTING)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def versions(session: nox.Session) -> None:
+    """Run the tests with every Python that tenure supports."""
+    install_all(session, *TESTING)
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, formatting and types."""
+    install_all(session, *TESTING, "ruff>=0.12", "mypy>=1.16")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Watch three processes share a schedule while one is killed, one is frozen and one is stopped."""
+    session.install("./core[cli]", "./backends/sqlite")
+    session.run("tenure", "demo", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("target", TARGETS, ids=TARGETS)
+def conformance(session: nox.Session, target: str) -> None:
+    """Certify a backend of this repository; exit 0 means certified."""
+    install_all(session)
+    session.run("tenure-conformance", "run", target, *session.posargs)
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """Print what things cost, as ratios to peers and to raw drivers in the same run."""
+    install_all(session, "cronsim", "apscheduler<4")
+    for name in session.posargs or ["schedule", "decision", "imports", "engine", "world", "sqlite"]:
+        session.run("python", f"tests/benchmarks/bench_{name}.py")
