@@ -7,7 +7,7 @@ from tenure.events import Failure, Interrupted, InterruptReason, Start, Success,
 from tenure.executor import Ended
 from tenure.instance import Instance
 from tenure.job import Job
-from tenure.model import LostAttempt, Mode, ResultStatus, RunResult
+from tenure.model import LostAttempt, Mode, ResultStatus, RunResult, clean_error
 
 AttemptStatus = Literal["success", "failed", "interrupted"]
 
@@ -41,6 +41,7 @@ class Attempt:
         self._started_ms = instance.clock.monotonic_ms()
         self._duration_ms = 0
         self._error: str | None = None
+        self._timeout = False
 
     def started(self, previous: tuple[LostAttempt, ...] = ()) -> None:
         """Tell that the handler starts, and what it replaces."""
@@ -51,7 +52,9 @@ class Attempt:
     def ended(self, ended: Ended) -> AttemptStatus:
         """Take the end in: a return is a success whatever the signal says, a raise after it an interruption."""
         self._duration_ms = round(self._instance.clock.monotonic_ms() - self._started_ms)
-        self._error = ended.text
+        text = ended.text
+        self._error = None if text is None else clean_error(text)
+        self._timeout = ended.how == "timeout"
         if ended.how == "returned":
             return "success"
         if ended.how == "raised" and self.ctx.signal.reason is None:
@@ -72,13 +75,12 @@ class Attempt:
 
     def failed(self, going_on: int) -> None:
         """Tell that it failed; ``going_on`` handlers of the job still execute after their timeout."""
-        timeout = self.ctx.signal.reason == "timeout"
         self._instance.emit(
             Failure(
                 **self._ids(),
                 duration_ms=self._duration_ms,
                 error=self._error or "",
-                timeout=timeout,
+                timeout=self._timeout,
                 going_on=going_on,
             )
         )

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -45,14 +46,25 @@ class Signal:
             raise SchedulerStateError("signal.wait() would block the event loop; use `await signal.wait_async()`")
         event = threading.Event()
         self._when_set(event.set)
-        return event.wait(None if timeout is None else to_ms(timeout, "timeout") / 1000)
+        try:
+            return event.wait(None if timeout is None else to_ms(timeout, "timeout") / 1000)
+        finally:
+            self._forget(event.set)
 
     async def wait_async(self) -> SignalReason:
         """Wait in a task until the signal is set; gives its reason."""
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
-        self._when_set(lambda: loop.call_soon_threadsafe(event.set))
-        await event.wait()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop was closed with this wait in it
+                loop.call_soon_threadsafe(event.set)
+
+        self._when_set(wake)
+        try:
+            await event.wait()
+        finally:
+            self._forget(wake)
         assert self._reason is not None
         return self._reason
 
@@ -73,6 +85,12 @@ class Signal:
                 self._waiters = [*(self._waiters or ()), waiter]
                 return
         waiter()
+
+    def _forget(self, waiter: Callable[[], object]) -> None:
+        """A handler may wait with a timeout again and again: what waits no more is not kept."""
+        with _lock:
+            if self._waiters and waiter in self._waiters:
+                self._waiters.remove(waiter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import cast
 
-from tenure.errors import InvalidJob, UnknownJob
+from tenure.errors import BackendUnavailable, InvalidJob, SchedulerStateError, UnknownJob
 from tenure.events import Skip
 from tenure.executor import Call, Executor
 from tenure.instance import Instance
@@ -13,7 +13,7 @@ from tenure.job import Job
 from tenure.levels import ClaimOnlyLevel, LeaseLevel, Level
 from tenure.model import Mode, check_lease
 from tenure.protocol import Backend, ClaimOnlyBackend, LeaseBackend, has_leases
-from tenure.runner import Triggered
+from tenure.runner import Triggered, patience_ms
 from tenure.timers import JobTimers
 
 _SETTLE_MS = 500
@@ -74,7 +74,10 @@ class Engine:
         job = self._jobs.get(name)
         if job is None:
             raise UnknownJob(f"there is no job {name!r} in this scheduler")
-        await self._level.ready(name)
+        if not await self._ready(job, self._instance.clock.wall_ms(), "manual"):
+            raise BackendUnavailable(f"the store does not answer, so {name!r} cannot be run now; see the error events")
+        if self._instance.stopping.is_set():
+            raise SchedulerStateError(f"trigger({name!r}): the scheduler stops and claims no more")
         return await self._level.runner.trigger(job)
 
     async def stop(self, grace_ms: float) -> list[Call]:
@@ -115,12 +118,12 @@ class Engine:
     def _level_of(self, backend: Backend) -> Level:
         if has_leases(backend):
             leases = cast(LeaseBackend, backend)
-            return LeaseLevel(leases, self._instance, self._executor, self._catch_up, lambda: self._jobs)
+            return LeaseLevel(leases, self._instance, self._executor, self._catch_up, self._jobs)
         return ClaimOnlyLevel(cast(ClaimOnlyBackend, backend), self._instance, self._executor, self._catch_up)
 
     def _fire(self, job: Job, slot: int) -> None:
         if self._too_late(job, slot):
-            self._instance.emit(Skip(job=job.name, slot=slot, instance=self._instance.name, reason="late"))
+            self._skip_late(job, slot)
         else:
             ready = self._level.is_ready(job.name)
             run = self._level.runner.run if ready else self._run
@@ -130,9 +133,22 @@ class Engine:
         return job.max_late_ms is not None and self._instance.clock.wall_ms() - slot > job.max_late_ms
 
     async def _run(self, job: Job, slot: int, mode: Mode) -> None:
-        await self._level.ready(job.name)
-        if job.name in self._jobs and not self._instance.stopping.is_set():
+        if not await self._ready(job, slot, mode):
+            self._skip_late(job, slot)
+        elif job.name in self._jobs and not self._instance.stopping.is_set():
             await self._level.runner.run(job, slot, mode)
+
+    async def _ready(self, job: Job, slot: int, mode: Mode) -> bool:
+        """Wait until the job is recovered, not longer than a claim would be repeated."""
+        try:
+            async with asyncio.timeout(patience_ms(self._instance, job, slot, mode) / 1000):
+                await self._level.ready(job.name)
+        except TimeoutError:
+            return False
+        return True
+
+    def _skip_late(self, job: Job, slot: int) -> None:
+        self._instance.emit(Skip(job=job.name, slot=slot, instance=self._instance.name, reason="late"))
 
     def _catch_up(self, job: Job, slot: int | None) -> None:
         if slot is not None:

@@ -16,7 +16,6 @@ from tenure.errors import TenureError
 from tenure.job import Job
 
 How = Literal["returned", "raised", "timeout", "unstarted"]
-MayStart = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,10 @@ class Ended:
         """What it raised, with its traceback."""
         if self.error is None:
             return None
-        return "".join(traceback.TracebackException.from_exception(self.error).format())
+        try:
+            return "".join(traceback.TracebackException.from_exception(self.error).format())
+        except Exception as why:  # noqa: BLE001 - an exception may be of any make; its run ends all the same
+            return f"{type(self.error).__name__}, whose text cannot be shown: {type(why).__name__}"
 
 
 class HandlerTimeout(TenureError):
@@ -40,6 +42,13 @@ class HandlerTimeout(TenureError):
 
 _RETURNED = Ended("returned")
 _UNSTARTED = Ended("unstarted")
+
+
+class Permit(Protocol):
+    """A right that a handler needs at the very moment of its start."""
+
+    def confirmed(self) -> bool:
+        """Whether the right is still there; called in the handler's place, from any thread."""
 
 
 WhenGone = Callable[["Call"], object]
@@ -61,21 +70,18 @@ class Place(Protocol):
 class Call:
     """One handler that was started: ``ended`` is how; ``gone`` says that it really executes no more."""
 
-    __slots__ = ("_place", "_timer", "_when_gone", "ctx", "ended", "gone", "job", "may_start", "task")
+    __slots__ = ("_permit", "_place", "_timer", "_when_gone", "ctx", "ended", "gone", "job", "task")
 
-    def __init__(self, job: Job, ctx: Context, place: Place, may_start: MayStart, when_gone: WhenGone) -> None:
+    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: WhenGone) -> None:
         self.job = job
         self.ctx = ctx
-        self.may_start = may_start
-        """Asked in the handler's place, at the very moment of its start."""
         self.task: asyncio.Task[None] | None = None
         self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self.gone = False
         self._when_gone: tuple[WhenGone, ...] = (when_gone,)
+        self._permit = permit
         self._place = place
         self._timer: asyncio.TimerHandle | None = None
-        if job.timeout_ms is not None:  # it counts from when the handler really starts
-            self.may_start = partial(self._starts, may_start, self.ended.get_loop())
 
     def stop(self, reason: SignalReason, *, cancel: bool) -> None:
         """Set the handler's signal; and cancel it, which only an async handler feels."""
@@ -106,16 +112,18 @@ class Call:
         if task.cancelled():
             self._place.tell(self, Ended("raised", asyncio.CancelledError()))
 
-    def _starts(self, may_start: MayStart, loop: asyncio.AbstractEventLoop) -> bool:
-        if not may_start():
+    def starts(self) -> bool:
+        """Whether the handler starts now, from when its timeout counts; called in its place."""
+        if self._permit is not None and (self.ctx.signal.is_set() or not self._permit.confirmed()):
             return False
-        loop.call_soon_threadsafe(self._set_timer, loop)
+        if self.job.timeout_ms is not None:
+            loop = self.ended.get_loop()
+            loop.call_soon_threadsafe(self._set_timer, loop, self.job.timeout_ms / 1000)
         return True
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        assert self.job.timeout_ms is not None
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         if not self.ended.done():
-            self._timer = loop.call_later(self.job.timeout_ms / 1000, self._time_out)
+            self._timer = loop.call_later(timeout_s, self._time_out)
 
     def _time_out(self) -> None:
         self._end(Ended("timeout", HandlerTimeout(f"the handler ran past its timeout of {self.job.timeout_ms} ms")))
@@ -206,12 +214,12 @@ class Threads:
     def __init__(self, here: asyncio.AbstractEventLoop, limit: int) -> None:
         self._back = Handover(here)
         self._free = limit
-        self._waiting: deque[threading.Thread] = deque()
+        self._waiting: deque[tuple[Call, threading.Thread]] = deque()
 
     def start(self, call: Call) -> None:
         """See Place."""
         work = partial(copy_context().run, self._work, call)
-        self._waiting.append(threading.Thread(target=work, name=f"tenure-{call.job.name}", daemon=True))
+        self._waiting.append((call, threading.Thread(target=work, name=f"tenure-{call.job.name}", daemon=True)))
         self._next()
 
     def cancel(self, call: Call) -> None:
@@ -223,7 +231,7 @@ class Threads:
             self._back.put(self._finished, call, ended)
 
     def _work(self, call: Call) -> None:
-        self.tell(call, _call(call) if call.may_start() else _UNSTARTED)
+        self.tell(call, _call(call) if call.starts() else _UNSTARTED)
 
     def _finished(self, call: Call, ended: Ended) -> None:
         self._free += 1
@@ -233,7 +241,11 @@ class Threads:
     def _next(self) -> None:
         while self._free > 0 and self._waiting:
             self._free -= 1
-            self._waiting.popleft().start()
+            call, thread = self._waiting.popleft()
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives no more threads
+                self.tell(call, Ended("unstarted", error))
 
 
 class Executor:
@@ -246,20 +258,26 @@ class Executor:
         self._going_on: dict[str, list[Call]] = {}
         self._when_gone = self._gone
 
-    def start(self, job: Job, ctx: Context, may_start: MayStart) -> Call:
-        """Start the handler of a run; it is started only if ``may_start()`` at that very moment."""
+    def start(self, job: Job, ctx: Context, permit: Permit | None = None) -> Call:
+        """Start the handler of a run; it is started only if ``permit`` is confirmed at that very moment."""
         place = self._async_place if job.is_async else self._sync_place
-        call = Call(job, ctx, place, may_start, self._when_gone)
+        call = Call(job, ctx, place, permit, self._when_gone)
         self._calls[job.name, ctx.slot_ms] = call
         place.start(call)
         return call
 
-    def timed_out(self, call: Call) -> int:
-        """Count a handler that goes on after its timeout; gives how many of its job do now."""
-        going_on = self._going_on.setdefault(call.job.name, [])
+    def timed_out(self, call: Call) -> None:
+        """Keep in mind a handler that may go on after its timeout."""
         if not call.gone:
-            going_on.append(call)
-        return len(going_on)
+            self._going_on.setdefault(call.job.name, []).append(call)
+
+    def going_on(self, name: str) -> int:
+        """How many of the job's handlers go on after their timeout."""
+        return len(self._going_on.get(name, ()))
+
+    def executes(self, name: str, slot: int) -> bool:
+        """Whether a handler of the run executes here."""
+        return (name, slot) in self._calls
 
     def in_the_way(self, job: Job, slot: int) -> Call | None:
         """The handler because of which this instance must not claim or check the run now.
@@ -284,12 +302,14 @@ class Executor:
         going_on = self._going_on.get(call.job.name)
         if going_on and call in going_on:
             going_on.remove(call)
+            if not going_on:
+                del self._going_on[call.job.name]
 
 
 async def _run(call: Call, place: Place) -> None:
     job, ctx = call.job, call.ctx
     ended = _RETURNED
-    if not call.may_start():
+    if not call.starts():
         ended = _UNSTARTED
     elif not job.is_async:
         ended = _call(call)

@@ -1,7 +1,7 @@
 """The holder's side of a lease: heartbeats, and a deadline of its own."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 from tenure.calls import Calls
 from tenure.instance import Instance
@@ -12,6 +12,13 @@ _NEVER = float("inf")
 _YOUNG_MS = 250
 _RETRY_PART = 4
 """A heartbeat that failed is sent again after this part of the interval: several tries fit into one lease."""
+
+
+class Losable(Protocol):
+    """What runs under a lease."""
+
+    def lose(self) -> None:
+        """The lease is lost: a heartbeat was refused, or the deadline passed unconfirmed."""
 
 
 class Heartbeats:
@@ -40,17 +47,17 @@ class Heartbeats:
 class Lease:
     """A lease that was won, counted on the monotonic clock from the start of the call that brought it.
 
-    ``on_lost`` is called once, when a heartbeat is refused or when the deadline passes unconfirmed.
+    It is lost, once, when a heartbeat is refused or when the deadline passes unconfirmed.
     """
 
     __slots__ = (
         "_beating",
+        "_call",
         "_claim",
         "_heartbeats",
         "_instance",
         "_job",
         "_next_beat_ms",
-        "_on_lost",
         "_stopped",
         "_timer",
         "deadline_ms",
@@ -62,7 +69,7 @@ class Lease:
         self._instance = heartbeats.instance
         self._job = job
         self._claim = claim
-        self._on_lost: Callable[[], None] | None = None
+        self._call: Losable | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating = False
         self._stopped = False
@@ -74,15 +81,15 @@ class Lease:
         """Whether this holder may still believe in its lease; safe from any thread."""
         return not self.lost and self._instance.clock.monotonic_ms() < self.deadline_ms
 
-    def keep(self, on_lost: Callable[[], None]) -> None:
-        """Send heartbeats until ``stop``."""
-        self._on_lost = on_lost
+    def keep(self, call: "Losable") -> None:
+        """Send heartbeats until ``stop``; the call is told when the lease is lost."""
+        self._call = call
         self._heartbeats.keep(self)
 
     def stop(self) -> None:
         """Send no more heartbeats; the answer of one on its way is dropped."""
         self._stopped = True
-        self._on_lost = None
+        self._call = None
         self.sleep()
 
     @property
@@ -139,6 +146,6 @@ class Lease:
 
     def _lose(self) -> None:
         self.lost = True
-        if self._on_lost is not None:
-            on_lost, self._on_lost = self._on_lost, None
-            on_lost()
+        if self._call is not None:
+            call, self._call = self._call, None
+            call.lose()

@@ -1,8 +1,7 @@
 """Listens to a backend's hints, so that backups look at once instead of at their next poll."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import cast
 
 from tenure.instance import Delays, Instance
@@ -16,9 +15,7 @@ _SETTLE_S = 0.1
 class HintListener:
     """Passes a backend's hints on to the watches; lost hints cost time only, so a failure is told and retried."""
 
-    def __init__(
-        self, instance: Instance, backend: object, watches: Watches, jobs: Callable[[], Iterable[str]]
-    ) -> None:
+    def __init__(self, instance: Instance, backend: object, watches: Watches, jobs: Iterable[str]) -> None:
         self._instance = instance
         self._backend = cast(Hints, backend) if callable(getattr(backend, "changes", None)) else None
         self._watches = watches
@@ -50,10 +47,16 @@ class HintListener:
         delays = Delays(self._instance.rng)
         while True:
             try:
-                async with aclosing(backend.changes(list(self._jobs()))) as changes:  # type: ignore[type-var]
-                    async for name in changes:
-                        self._watches.hint(name)
+                await self._pass_on(backend.changes(list(self._jobs)))
             except Exception as error:  # noqa: BLE001 - hints are never relied upon
                 self._instance.error("changes", error)
             if await self._instance.pause(delays.next_ms()):
                 return
+
+    async def _pass_on(self, changes: AsyncIterator[str]) -> None:
+        try:
+            async for name in changes:
+                self._watches.hint(name)
+        finally:
+            if isinstance(changes, AsyncGenerator):  # else there is nothing to close
+                await changes.aclose()

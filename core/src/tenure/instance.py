@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
 from random import Random
 from typing import Any, TypeVar
 
@@ -32,13 +33,14 @@ class Instance:
         self._events = events
         self._tasks: set[asyncio.Task[None]] = set()
         self._forget = self._tasks.discard
+        self._context = copy_context()  # one for all tasks: a burst of runs would copy thousands
         self.stopping = asyncio.Event()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that the drain waits for."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(work, context=self._context)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._forget, context=self._context)
         return task
 
     async def drained(self) -> None:

@@ -1,6 +1,6 @@
 """The two levels of backends, as the engine sees them: what accompanies the runner of each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from tenure.calls import Calls
@@ -53,14 +53,14 @@ class LeaseLevel:
         instance: Instance,
         executor: Executor,
         catch_up: CatchUp,
-        names: Callable[[], Iterable[str]],
+        jobs: Mapping[str, Job],
     ) -> None:
         calls = Calls(backend, instance.clock)
         self._backend = backend
-        self.runner = LeaseRunner(instance, calls, executor)
+        self.runner = LeaseRunner(instance, calls, executor, jobs)
         self._watches = self.runner.watches
         self._recovery = Recovery(instance, calls, self._watches, catch_up)
-        self._hints = HintListener(instance, backend, self._watches, names)
+        self._hints = HintListener(instance, backend, self._watches, jobs)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -82,6 +82,7 @@ class LeaseLevel:
 
     def replace(self, job: Job) -> None:
         """See Level."""
+        self._recovery.replace(job)
         self._watches.replace(job)
 
     def leave(self, name: str) -> None:

@@ -3,16 +3,25 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 from tenure.calls import Calls
 from tenure.instance import Instance
 from tenure.job import Job
-from tenure.model import ActiveRun
+from tenure.model import ActiveRun, ActiveRuns
 from tenure.schedule import latest_slot_of
 from tenure.watch import Watches
 
 CatchUp = Callable[[Job, int | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Jobs that were added together, as they are now."""
+
+    jobs: dict[str, Job]
+    recovered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Recovery:
@@ -23,51 +32,60 @@ class Recovery:
         self._calls = calls
         self._watches = watches
         self._catch_up = catch_up
-        self._waiting: dict[str, Job] = {}
-        self._recovered: dict[str, asyncio.Event] = {}
+        self._waiting: list[_Batch] = []
+        self._batches: dict[str, _Batch] = {}  # of each job that is not recovered
         self._working = False
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Recover the jobs soon; until then their runs wait."""
-        recovered = asyncio.Event()
-        for job in jobs:
-            self._waiting[job.name] = job
-            self._recovered[job.name] = recovered
-        if self._waiting and not self._working:
+        batch = _Batch({job.name: job for job in jobs})
+        if not batch.jobs:
+            return
+        self._batches.update(dict.fromkeys(batch.jobs, batch))
+        self._waiting.append(batch)
+        if not self._working:
             self._working = True
             self._instance.spawn(self._work())
 
+    def replace(self, job: Job) -> None:
+        """The job is replaced, perhaps before it is recovered."""
+        if batch := self._batches.get(job.name):
+            batch.jobs[job.name] = job
+
     def leave(self, name: str) -> None:
         """The job is removed."""
-        self._waiting.pop(name, None)
-        self._recovered.pop(name, None)
+        if batch := self._batches.pop(name, None):
+            del batch.jobs[name]
 
     def is_done(self, name: str) -> bool:
         """Whether the job is recovered."""
-        return name not in self._recovered
+        return name not in self._batches
 
     async def done(self, name: str) -> None:
-        """Wait until the job is recovered."""
-        recovered = self._recovered.get(name)
-        if recovered is not None:
-            await recovered.wait()
+        """Wait until the job is recovered, or removed."""
+        if batch := self._batches.get(name):
+            await batch.recovered.wait()
 
     async def _work(self) -> None:
         while self._waiting:
-            jobs, self._waiting = self._waiting, {}
-            ask = partial(self._calls.active, list(jobs))
+            batches, self._waiting = self._waiting, []
+            names = [name for batch in batches for name in batch.jobs]
+            ask = partial(self._calls.active, names)
             answer = await self._instance.until_answered("active", ask, "", 0, lambda: float("inf"))
-            unfinished: dict[str, list[ActiveRun]] = defaultdict(list)
-            for run in answer.runs if answer else ():
-                unfinished[run.job].append(run)
-            for job in jobs.values():
-                recovered = self._recovered.pop(job.name, None)
-                if recovered is None:
-                    continue  # removed in the meantime
-                if answer:  # else the instance stops
-                    self._recover(job, unfinished[job.name], answer.now_ms)
-                recovered.set()
+            for batch in batches:
+                if answer is not None:  # else the instance stops
+                    self._recover_all(batch.jobs.values(), answer)
+                for name in batch.jobs:
+                    self._batches.pop(name, None)
+                batch.recovered.set()
         self._working = False
+
+    def _recover_all(self, jobs: Iterable[Job], answer: ActiveRuns) -> None:
+        unfinished: dict[str, list[ActiveRun]] = defaultdict(list)
+        for run in answer.runs:
+            unfinished[run.job].append(run)
+        for job in jobs:
+            self._recover(job, unfinished[job.name], answer.now_ms)
 
     def _recover(self, job: Job, runs: list[ActiveRun], now_ms: int) -> None:
         latest = latest_slot(self._instance, job, now_ms)
@@ -75,7 +93,7 @@ class Recovery:
             replaced = job.overlap == "skip" and latest is not None and latest > run.slot
             if run.live or not replaced:
                 left_ms = run.lease_left_ms if run.live else 0
-                self._watches.watch(job, run.slot, after=run.attempt, lease_left_ms=left_ms)
+                self._watches.back_up(job, run.slot, after=run.attempt, lease_left_ms=left_ms)
         if all(run.slot != latest for run in runs):
             self._catch_up(job, missed_slot(self._instance, job, now_ms))
 

@@ -1,6 +1,6 @@
 """The life of one run in this instance: claim, hold, execute, end (docs/run-lifecycle.md)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
@@ -15,6 +15,7 @@ from tenure.instance import Delays, Instance
 from tenure.job import Job
 from tenure.model import Claim, Ending, LostAttempt, Mode, Outcome, ResultStatus, RunResult, new_token
 from tenure.protocol import ClaimOnlyBackend
+from tenure.schedule import next_slot_of
 from tenure.watch import Watches
 
 _GIVE_UP_LEASES = 10
@@ -45,20 +46,21 @@ class Runner(Protocol):
 class LeaseRunner:
     """Runs jobs on a lease backend."""
 
-    def __init__(self, instance: Instance, calls: Calls, executor: Executor) -> None:
+    def __init__(self, instance: Instance, calls: Calls, executor: Executor, jobs: Mapping[str, Job]) -> None:
         self._instance = instance
         self._calls = calls
         self._executor = executor
+        self._jobs = jobs
         self._heartbeats = Heartbeats(calls, instance)
         self._early: set[str] = set()
         self._warned = False
-        self.watches = Watches(calls, executor, instance, self)
+        self.watches = Watches(calls, executor, instance, self, jobs)
 
     async def run(self, job: Job, slot: int, mode: Mode) -> None:
         """See Runner."""
         if self._executor.in_the_way(job, slot):
             _skip(self._instance, job, slot, "overlap")
-            self.watches.watch(job, slot, after=0)
+            self.watches.back_up(job, slot, after=0)
             return
         claim = self._new_claim(job, slot, mode)
         answer = await self._answer(job, claim)
@@ -74,6 +76,9 @@ class LeaseRunner:
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is the store's time. BackendError if the store does not answer."""
         slot = self._calls.store_clock.now_ms()
+        if self._executor.in_the_way(job, slot):
+            _skip(self._instance, job, slot, "overlap")
+            return Triggered(slot, "overlap")
         for _ in range(_MANUAL_TRIES):
             claim = self._new_claim(job, slot, "manual")
             answer = await self._answer(job, claim)
@@ -123,9 +128,9 @@ class LeaseRunner:
         )
 
     async def _answer(self, job: Job, claim: Claim) -> Answer | None:
-        patience_ms = partial(_patience_ms, self._instance, job, claim.slot, claim.mode)
+        patience = partial(patience_ms, self._instance, job, claim.slot, claim.mode)
         ask = partial(self._calls.claim, claim)
-        return await self._instance.until_answered("claim", ask, job.name, claim.slot, patience_ms)
+        return await self._instance.until_answered("claim", ask, job.name, claim.slot, patience)
 
     async def _given_up(self, job: Job, claim: Claim) -> None:
         """The claim may have been carried out: watch the run, or give it back when stopping."""
@@ -146,8 +151,9 @@ class LeaseRunner:
         self._early.add(job.name)
         stops = await self._instance.pause(wait_ms)
         self._early.discard(job.name)
-        if not stops:
-            await self.run(job, claim.slot, claim.mode)
+        current = self._jobs.get(job.name)
+        if current is not None and not stops:
+            await self.run(current, claim.slot, claim.mode)
 
     async def _decided(self, job: Job, claim: Claim, answer: Answer) -> None:
         result = answer.result
@@ -160,7 +166,7 @@ class LeaseRunner:
             case "overlap":
                 _skip(self._instance, job, claim.slot, "overlap", result.holder)
                 self._watch(job, claim.slot, answer)
-                self.watches.watch(job, result.slot or 0, after=0, lease_left_ms=result.lease_left_ms)
+                self.watches.back_up(job, result.slot or 0, after=0, lease_left_ms=result.lease_left_ms)
                 await self._save_unstarted(job, claim.slot, "overlap")
             case "late":
                 _skip(self._instance, job, claim.slot, "late")
@@ -172,7 +178,7 @@ class LeaseRunner:
 
     def _watch(self, job: Job, slot: int, answer: Answer) -> None:
         result = answer.result
-        self.watches.watch(job, slot, after=result.attempt or 0, lease_left_ms=result.lease_left_ms)
+        self.watches.back_up(job, slot, after=result.attempt or 0, lease_left_ms=result.lease_left_ms)
 
     # A run that was won
 
@@ -181,7 +187,7 @@ class LeaseRunner:
         lease = Lease(self._heartbeats, job, claim, answer.sent_ms)
         if result.previous:
             self._instance.spawn(self._save_lost(job, claim.slot, result.previous))
-        if self._instance.stopping.is_set() or not lease.confirmed():
+        if not (lease.confirmed() and self._may_hold(job, claim.slot)):
             await self._give_back(claim)
             self.watches.watch(job, claim.slot, after=result.attempt or 0)
             return
@@ -195,16 +201,22 @@ class LeaseRunner:
             fence=result.fence or 0,
         )
         attempt.started(result.previous)
-        call = self._executor.start(job, attempt.ctx, lease.confirmed)
-        lease.keep(call.lose)
+        call = self._executor.start(job, attempt.ctx, lease)
+        lease.keep(call)
         try:
             ended = await call.ended
-            going_on = self._executor.timed_out(call) if ended.how == "timeout" else 0
-            await self._end(attempt, claim, lease, ended, going_on)
+            if ended.how == "timeout":
+                self._executor.timed_out(call)
+            await self._end(attempt, claim, lease, ended)
         finally:
             lease.stop()
 
-    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, ended: Ended, going_on: int) -> None:
+    def _may_hold(self, job: Job, slot: int) -> bool:
+        """Whether a handler may start here still: things may have changed while the claim was on its way."""
+        stopping = self._instance.stopping.is_set()
+        return not stopping and job.name in self._jobs and not self._executor.in_the_way(job, slot)
+
+    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, ended: Ended) -> None:
         status = attempt.ended(ended)
         stored = await self._insist(claim, lease, "release" if status == "interrupted" else status)
         lease.stop()
@@ -215,7 +227,7 @@ class LeaseRunner:
         if status == "success":
             attempt.succeeded()
         else:
-            attempt.failed(going_on)
+            attempt.failed(self._executor.going_on(attempt.job.name))
 
     async def _interrupted(self, attempt: Attempt, stored: bool | None) -> None:
         """The store's answer decides: it did not hold for this token, or the handler was told to stop."""
@@ -318,6 +330,9 @@ class ClaimOnlyRunner:
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is this machine's time. BackendError if the store does not answer."""
         slot = self._instance.clock.wall_ms()
+        if self._executor.in_the_way(job, slot):
+            _skip(self._instance, job, slot, "overlap")
+            return Triggered(slot, "overlap")
         for _ in range(_MANUAL_TRIES):
             won = await self._claim(job, slot, "manual")
             if won is None:
@@ -329,9 +344,9 @@ class ClaimOnlyRunner:
         return Triggered(slot - 1, "running")
 
     async def _claim(self, job: Job, slot: int, mode: Mode) -> bool | None:
-        patience_ms = partial(_patience_ms, self._instance, job, slot, mode)
+        patience = partial(patience_ms, self._instance, job, slot, mode)
         ask = partial(self._ask, job.name, slot, new_token())
-        return await self._instance.until_answered("claim", ask, job.name, slot, patience_ms)
+        return await self._instance.until_answered("claim", ask, job.name, slot, patience)
 
     async def _ask(self, job: str, slot: int, token: str) -> bool:
         won: object = await self._backend.claim(job, slot, token)
@@ -342,18 +357,19 @@ class ClaimOnlyRunner:
     async def _execute(self, job: Job, slot: int, mode: Mode) -> None:
         attempt = Attempt(self._instance, job, slot, mode, started_at=self._instance.clock.wall_ms())
         attempt.started()
-        call = self._executor.start(job, attempt.ctx, lambda: True)
+        call = self._executor.start(job, attempt.ctx)
         if self._instance.stopping.is_set():  # the claim cannot be given back
             call.stop("stop", cancel=False)
         ended = await call.ended
-        going_on = self._executor.timed_out(call) if ended.how == "timeout" else 0
+        if ended.how == "timeout":
+            self._executor.timed_out(call)
         status = attempt.ended(ended)
         result = attempt.record(status)
         await _save(self._instance, partial(self._backend.save_result, job.name, result), job, result)
         if status == "success":
             attempt.succeeded()
         elif status == "failed":
-            attempt.failed(going_on)
+            attempt.failed(self._executor.going_on(job.name))
         else:
             attempt.interrupted("stop")
 
@@ -368,14 +384,21 @@ def _max_late_ms(job: Job, mode: Mode) -> int | None:
     return job.catch_up_ms if mode == "catch-up" else job.max_late_ms
 
 
-def _patience_ms(instance: Instance, job: Job, slot: int, mode: Mode) -> int:
+def patience_ms(instance: Instance, job: Job, slot: int, mode: Mode) -> int:
     """How long a claim is worth repeating: until the run is too late, or the job's next one due."""
     now = instance.clock.wall_ms()
     max_late_ms = _max_late_ms(job, mode)
     if max_late_ms is not None:
         return slot + max_late_ms - now
-    following = job.schedule.next_slot(now) if job.overlap == "skip" else None
+    following = _following(job, now) if job.overlap == "skip" else None
     return job.lease_ms * _GIVE_UP_LEASES if following is None else following - now
+
+
+def _following(job: Job, now: int) -> int | None:
+    try:
+        return next_slot_of(job.schedule, now)
+    except Exception:  # noqa: BLE001 - a schedule of the user's own, which the timers complain about
+        return None
 
 
 async def _save(instance: Instance, save: Callable[[], Awaitable[None]], job: Job, result: RunResult) -> None:

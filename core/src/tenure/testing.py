@@ -63,7 +63,7 @@ class World:
         began = datetime.fromisoformat(start) if isinstance(start, str) else start
         if began.tzinfo is None:
             raise InvalidInput(f"start: {start!r} has no time zone; write it as in 2026-01-01T00:00:00Z")
-        self._start_ms = (began - _EPOCH) // timedelta(milliseconds=1)
+        self.start_ms = (began - _EPOCH) // timedelta(milliseconds=1)
         self._store_ahead_ms = 0
         self._rng = Random(seed)
         self._loops: list[_Loop] = []
@@ -94,7 +94,7 @@ class World:
 
     def true_ms(self) -> int:
         """The true time, in milliseconds since the Unix epoch."""
-        return self._start_ms + math.floor(self.elapsed_s * 1000 + 1e-6)
+        return self.start_ms + math.floor(self.elapsed_s * 1000 + 1e-6)
 
     def store_ms(self) -> int:
         """The store's time."""
@@ -159,7 +159,6 @@ class World:
     def _step(self, loop: "_Loop") -> None:
         self.elapsed_s = max(self.elapsed_s, loop.due_s)
         loop.run_until_idle()
-
 
 
 class VirtualInstance:

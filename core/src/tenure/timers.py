@@ -14,6 +14,8 @@ LONGEST_SLEEP_MS = 60_000
 """The wall clock is looked at again at least this often: that keeps a timer right over hours and finds jumps."""
 _JUMP_MS = 100
 """A wall clock that fell back by more than this against the monotonic one has jumped."""
+_STALE = 64
+"""The heap is swept when it holds this many places more than two per job."""
 
 Fire = Callable[[Job, int], None]
 OnError = Callable[[Job, BaseException], None]
@@ -70,7 +72,7 @@ class JobTimers:
             if timer is None:
                 timer = self._timers[job.name] = _Timer(job)
             timer.job = job
-            self._arm(timer, max(now, timer.fired))
+            self._arm_after_now(timer, now)
         self._sleep()
 
     def remove(self, name: str) -> None:
@@ -96,6 +98,13 @@ class JobTimers:
         if due_ms is not None:
             timer.due_ms = due_ms
             heapq.heappush(self._heap, (due_ms, timer.serial, timer))
+            if len(self._heap) > 2 * len(self._timers) + _STALE:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the stale places of jobs that were replaced or removed long before they were due."""
+        self._heap = [entry for entry in self._heap if entry[1] == entry[2].serial]
+        heapq.heapify(self._heap)
 
     def _sleep(self) -> None:
         """Set the one timer of the loop for the earliest due slot."""
@@ -124,7 +133,7 @@ class JobTimers:
     def _due(self, timer: _Timer, now: int) -> None:
         job, slot = timer.job, timer.slot
         if slot is None:  # its schedule failed; ask it again
-            self._arm(timer, max(now, timer.fired))
+            self._arm_after_now(timer, now)
             return
         timer.fired = slot
         startable = now if job.max_late_ms is None else now - job.max_late_ms - 1
@@ -141,6 +150,10 @@ class JobTimers:
         """After a jump back: no job waits for a slot of the wrong future, and none fires its last slot twice."""
         now = self._clock.wall_ms()
         for timer in self._timers.values():
-            self._arm(timer, now)
-            if timer.slot == timer.fired and timer.slot is not None:
-                self._arm(timer, timer.fired)
+            self._arm_after_now(timer, now)
+
+    def _arm_after_now(self, timer: _Timer, now: int) -> None:
+        """Arm the next slot; the one fired last may lie ahead after a jump back, and is not fired again."""
+        self._arm(timer, now)
+        if timer.slot is not None and timer.slot == timer.fired:
+            self._arm(timer, timer.fired)

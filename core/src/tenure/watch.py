@@ -1,6 +1,7 @@
 """Backups: runs that another instance owns, checked until they are done or this instance wins their next attempt."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,18 +49,26 @@ class _Watch:
 class Watches:
     """The runs this instance is a backup for, each checked on its own; it never runs a handler."""
 
-    def __init__(self, calls: Calls, executor: Executor, instance: Instance, owner: Owner) -> None:
+    def __init__(
+        self, calls: Calls, executor: Executor, instance: Instance, owner: Owner, jobs: Mapping[str, Job]
+    ) -> None:
         self._calls = calls
         self._executor = executor
         self._instance = instance
         self._owner = owner
+        self._jobs = jobs
         self._watches: dict[str, dict[int, _Watch]] = {}
         self._closed = False
 
     def watch(self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None) -> None:
-        """Be a backup for the run; ``lease_left_ms`` as it was told, None if it was not."""
-        if self._closed:
+        """Be a backup for the run; ``lease_left_ms`` as it was told, None if it was not.
+
+        The job is taken as it is now: removed it is not watched, replaced the new one serves from the next attempt.
+        """
+        current = self._jobs.get(job.name)
+        if self._closed or current is None:
             return
+        job = current
         of_job = self._watches.setdefault(job.name, {})
         known = of_job.get(slot)
         if known is not None:
@@ -69,6 +78,11 @@ class Watches:
         if len(of_job) > MOST_WATCHES[job.overlap]:
             self._end(of_job[min(of_job)])
         self._instance.spawn(self._run(watch))
+
+    def back_up(self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None) -> None:
+        """Watch another's run; one that executes here is watched by its holder, once it has lost it."""
+        if not self._executor.executes(job.name, slot):
+            self.watch(job, slot, after=after, lease_left_ms=lease_left_ms)
 
     def hint(self, name: str) -> None:
         """Look at the job's runs now."""
@@ -166,7 +180,7 @@ class Watches:
             self._end(watch)
             self._owner.done(watch.job, claim, answer)
         elif result.outcome == "overlap" and result.slot is not None:
-            self.watch(watch.job, result.slot, after=0, lease_left_ms=result.lease_left_ms)
+            self.back_up(watch.job, result.slot, after=0, lease_left_ms=result.lease_left_ms)
         elif result.outcome == "none" and not self._may_still_start(watch, result.now_ms):
             self._end(watch)
 
