@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.errors import BackendError
+from tenure.errors import TenureError
+from tenure_conformance import assertion
 from tenure_conformance.bench import Bench
 from tenure_conformance.rule import Rule
 from tenure_conformance.target import Target, TargetError
@@ -57,7 +58,7 @@ class Session:
         try:
             async with asyncio.timeout(60), self.target.open(self.url, f"tc-{self.name}-enter"):
                 pass
-        except (BackendError, OSError) as error:
+        except (TenureError, OSError) as error:
             raise TargetError(f"{self.target.name}: cannot be entered: {type(error).__name__}: {error}") from error
 
     async def _run_all(self, rules: Iterable[Rule], at_once: int) -> None:
@@ -118,7 +119,6 @@ def _failed(rule: Rule, error: BaseException, calls: list[Call]) -> Verdict:
     if isinstance(error, Uncertain):
         return Verdict(rule=rule.id, outcome="inconclusive", reason=str(error), calls=told)
     if isinstance(error, AssertionError):
-        reason = str(error).partition("\n")[0] or "an assertion without a message"
-        return Verdict(rule=rule.id, outcome="fail", reason=reason, calls=told, error=error)
+        return Verdict(rule=rule.id, outcome="fail", reason=assertion.told(error), calls=told, error=error)
     reason = f"{type(error).__name__}: {error}"
     return Verdict(rule=rule.id, outcome="fail", reason=reason, crashed=True, calls=told, error=error)

@@ -18,7 +18,7 @@ memory = Target(
     levels=("lease", "hints"),
     url="memory://",
     open=lambda _url, namespace: MemoryBackend(_memory_store, namespace=namespace),
-    timing=Timing(slack_ms=10),
+    timing=Timing(short_ms=10, slack_ms=5),
     limits=Limits(situations=60, histories=20, examples=60, runs=1_100),
     distribution="tenure",
     store=lambda: "this process's memory",
@@ -51,7 +51,7 @@ sqlite = Target(
 @contextmanager
 def _directory(_how: Server) -> Iterator[str]:
     with TemporaryDirectory(prefix="tenure-conformance-") as directory:
-        yield f"directory://{Path(directory)}"
+        yield f"dir://{Path(directory)}"
 
 
 directory = Target(

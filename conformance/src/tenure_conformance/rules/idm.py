@@ -106,7 +106,7 @@ async def late_claim_wins_nothing(bench: Bench) -> None:
     newest = await bench.b.win(slot=SLOT + 2)
     async with bench.unchanged():
         assert (await newer.again()).status == "superseded"
-        assert await newest.heartbeat()
+    assert await newest.heartbeat()
 
 
 @rule("IDM-008", level="lease", spec=("errors-late-message", "heartbeat-refused", "release-refused", "finish-refused"))

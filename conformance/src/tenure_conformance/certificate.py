@@ -1,0 +1,141 @@
+"""The certificate: what was found, in a canonical form that is hashed, and apart from it when and where."""
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from tenure_conformance.rule import Rule, rule_set_hash
+from tenure_conformance.target import LEVELS, Target
+from tenure_conformance.verdict import CERTIFYING, OUTCOMES, Verdict
+
+FORMAT = 1
+
+Document = dict[str, Any]
+"""A certificate as JSON has it: ``claims`` and their ``digest``, and ``run``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What the verdicts amount to; ``code`` is the command's exit code."""
+
+    code: int
+    sentence: str
+
+    @property
+    def certified(self) -> bool:
+        """Whether they make a certificate."""
+        return self.code == 0
+
+
+def conclude(outcomes: Mapping[str, str], *, filtered: bool) -> Conclusion:
+    """0 certified, 1 a rule failed, 2 not certified: something is missing."""
+    counted = Counter(outcomes.values())
+    if counted["fail"]:
+        return Conclusion(1, f"not certified: {_count(counted['fail'], 'rule')} failed")
+    if not any(outcome != "not-applicable" for outcome in outcomes.values()):
+        return Conclusion(2, "not certified: no rule was run, which is an error")
+    lacking = [f"{_count(counted[kind], 'rule')} {kind}" for kind in ("inconclusive", "waived") if counted[kind]]
+    if filtered:
+        lacking.append("only some of the rules were run")
+    if lacking:
+        return Conclusion(2, f"not certified: {', '.join(lacking)}")
+    assert set(outcomes.values()) <= CERTIFYING
+    return Conclusion(0, f"certified: {counted['pass']} of {counted['pass']} rules pass")
+
+
+def write(
+    target: Target,
+    rules: Sequence[Rule],
+    verdicts: Sequence[Verdict],
+    *,
+    seed: int,
+    filtered: bool,
+    seconds: float,
+    now: datetime | None = None,
+) -> Document:
+    """The certificate of a run."""
+    outcomes = {verdict.rule: verdict.outcome for verdict in verdicts}
+    claims: Document = {
+        "format": FORMAT,
+        "suite": version("tenure-conformance"),
+        "rules": rule_set_hash(),
+        "target": target.name,
+        "distribution": target.distribution,
+        "version": target.version(),
+        "store": target.store(),
+        "levels": [level for level in LEVELS if level in target.levels],
+        "capabilities": asdict(target.capabilities),
+        "seed": seed,
+        "filtered": filtered,
+        "certified": conclude(outcomes, filtered=filtered).certified,
+        "verdicts": dict(sorted(outcomes.items())),
+        "level_verdicts": _by_level(rules, outcomes),
+    }
+    run: Document = {
+        "date": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "seconds": round(seconds, 3),
+        "rules": {
+            verdict.rule: {
+                "seconds": round(verdict.seconds, 3),
+                "leases_ms": list(verdict.leases_ms),
+                "reason": verdict.reason,
+            }
+            for verdict in verdicts
+            if verdict.outcome != "not-applicable"
+        },
+    }
+    return {"claims": claims, "digest": digest(claims), "run": run}
+
+
+def digest(claims: Mapping[str, Any]) -> str:
+    """SHA-256 of the claims' canonical form: sorted keys, no spaces, UTF-8."""
+    canonical = json.dumps(claims, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def text(document: Document) -> str:
+    """The certificate as it is kept in a file."""
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def faults(document: Document) -> list[str]:
+    """Why the document is no certificate, empty if it is one; that its rules are of another version is no fault."""
+    try:
+        claims: Document = document["claims"]
+        outcomes: dict[str, str] = claims["verdicts"]
+        found = [] if document["digest"] == digest(claims) else ["the digest is not that of the claims"]
+        if not set(outcomes.values()) <= set(OUTCOMES):
+            found.append("there are verdicts that no rule can give")
+        if claims["certified"] != conclude(outcomes, filtered=claims["filtered"]).certified:
+            found.append("the verdicts do not amount to what it says")
+    except (KeyError, TypeError, AttributeError) as error:
+        return [f"it has not the form of a certificate: {error!r}"]
+    return found
+
+
+def differences(before: Document, after: Document) -> list[tuple[str, str, str]]:
+    """Rules with another verdict, and the verdicts before and after; ``unknown`` where one has none."""
+    one, other = before["claims"]["verdicts"], after["claims"]["verdicts"]
+    names = sorted({*one, *other})
+    told = [(name, one.get(name, "unknown"), other.get(name, "unknown")) for name in names]
+    return [difference for difference in told if difference[1] != difference[2]]
+
+
+def _by_level(rules: Sequence[Rule], outcomes: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    counted: dict[str, Counter[str]] = {}
+    for rule in rules:
+        counted.setdefault(rule.level, Counter())[outcomes[rule.id]] += 1
+    return {level: dict(counts) for level, counts in sorted(counted.items())}
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -1,0 +1,9 @@
+"""What is made of a certificate and its verdicts beside it: each file's name, and what writes it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Renderer = Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], str]
+"""From a certificate's document and the verdicts as ``Verdict.to_json`` has them, a file's text."""
+
+RENDERERS: dict[str, Renderer] = {}
