@@ -211,13 +211,18 @@ def test_forking_in_the_midst_of_calls_disturbs_neither_side(path):
         assert connection.execute("select count(*) from tenure_jobs").fetchone() == (350,)
 
 
-def test_a_fork_that_python_does_not_see_is_refused_clearly(path, monkeypatch):
+def test_a_child_that_inherits_an_open_file_is_refused_clearly(path, monkeypatch):
+    monkeypatch.setattr(worker, "PAUSE_S", 0.05)
+
     async def main():
         async with SqliteBackend(path) as backend:
-            with monkeypatch.context() as patched:
-                patched.setattr(worker.os, "getpid", lambda: 1)
-                with pytest.raises(BackendMisconfigured, match="enter the backend after the fork"):
-                    await backend.claim(claim())
+
+            def in_child():
+                with pytest.raises(BackendMisconfigured, match="fork before the backend is entered"):
+                    asyncio.run(backend.claim(claim()))
+
+            with backend._worker._lock:  # as while a transaction hangs
+                Child(in_child).result()
             assert (await backend.claim(claim())).outcome == "won"
 
     asyncio.run(main())

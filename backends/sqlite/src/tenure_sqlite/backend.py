@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -102,7 +103,9 @@ class SqliteBackend:
         """See Entered; a thread that a dead disk holds is not waited for longer than the timeout."""
         worker = self._leave()
         if worker is not None:
-            await asyncio.wait((asyncio.wrap_future(worker.ended),), timeout=self._timeout_ms / 1_000)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_ms / 1_000):
+                    await asyncio.wrap_future(worker.ended)
 
     async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend."""
@@ -190,10 +193,16 @@ class SqliteBackend:
         if not self._entered:
             raise BackendClosed(f"{self._database.path}: the backend is not entered; use it inside `async with`")
         if self._worker is None:
-            self._worker = Worker(self._database)
+            self._worker = self._started()
         elif self._worker.pid != os.getpid():
             self._worker = self._worker.successor()
         return self._worker
+
+    def _started(self) -> Worker:
+        try:
+            return Worker(self._database)
+        except RuntimeError as exc:  # no more threads
+            raise BackendUnavailable(f"{self._database.path}: {exc}") from exc
 
     def _leave(self) -> Worker | None:
         """The worker that ends now, if this was the last to leave and it is this process's."""

@@ -99,7 +99,7 @@ class Database:
 def is_busy(error: Exception) -> bool:
     """Whether another connection holds a lock, so that trying again may help soon."""
     code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def _version(connection: sqlite3.Connection) -> int | None:

@@ -18,6 +18,8 @@ from tenure_sqlite.database import Database, is_busy
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
 
+PAUSE_S = 1.0
+"""How long a fork waits for the transaction under way; the child is refused if the disk holds it for longer."""
 BATCH = 64
 """Calls that share a transaction at most, so that the write lock is not held for long."""
 
@@ -59,8 +61,8 @@ class Worker:
         """A worker for this process, which was forked from the one that made this."""
         if self._connection is not None:
             raise BackendMisconfigured(
-                "this process was forked past Python (os.register_at_fork) while the file was open in it, and SQLite"
-                " would not lock here; enter the backend after the fork"
+                "this process was forked while the file was open in it, past os.register_at_fork or with a disk that"
+                " hung, and SQLite would not lock here; fork before the backend is entered, or start a new program"
             )
         return Worker(self._database)
 
@@ -72,23 +74,28 @@ class Worker:
         """End the thread after the calls that were queued; ``ended`` is set then. A second time it does nothing."""
         self._calls.put(None)
 
-    def pause(self) -> None:
-        """Hold the thread between two transactions, with the connection closed, until ``resume``."""
-        self._lock.acquire()
-        self._disconnect()
+    def pause(self) -> bool:
+        """Hold the thread between two transactions, with the connection closed, until ``resume``; False if it hangs."""
+        paused = self._lock.acquire(timeout=PAUSE_S)
+        if paused:
+            self._disconnect()
+        return paused
 
     def resume(self) -> None:
         """Go on; the next call opens the file again."""
         self._lock.release()
 
     def _run(self) -> None:
-        while batch := self._gather():
-            self._serve(batch)
-            batch.clear()  # an idle thread keeps no call alive
-        with self._lock:
-            self._disconnect()
-        _workers.discard(self)
-        self.ended.set_result(None)
+        try:
+            while batch := self._gather():
+                self._serve(batch)
+                batch.clear()  # an idle thread keeps no call alive
+            with self._lock:
+                self._disconnect()
+        finally:
+            _workers.discard(self)
+            if self.ended.set_running_or_notify_cancel():
+                self.ended.set_result(None)
 
     def _gather(self) -> list[Call[Any]]:
         """The next call and, if it writes, those right behind it that do too; none at the end."""
@@ -185,9 +192,7 @@ _paused: list[Worker] = []
 
 
 def _pause_all() -> None:
-    for worker in list(_workers):
-        worker.pause()
-        _paused.append(worker)
+    _paused.extend(worker for worker in list(_workers) if worker.pause())
 
 
 def _resume_all() -> None:
