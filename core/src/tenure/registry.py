@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tenure.errors import InvalidUrl, UnknownBackend
 from tenure.model import check_name
 from tenure.protocol import Backend
 from tenure.urls import hide_secrets, split_url
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 __all__ = ["FIRST_PARTY", "GROUP", "connect", "hide_secrets", "schemes"]
 
@@ -58,6 +60,13 @@ def schemes() -> list[str]:
     return sorted({entry_point.name for entry_point in entry_points(group=GROUP)})
 
 
+def entry_points(**chosen: str) -> "EntryPoints":
+    """The installed entry points; loaded late, since it is a third of what importing tenure would cost."""
+    from importlib import metadata
+
+    return metadata.entry_points(**chosen)
+
+
 def _scheme_of(url: str) -> str:
     if not isinstance(url, str):
         raise InvalidUrl(f'{type(url).__name__} is not a URL; write a text such as "sqlite:///jobs.db"')
@@ -77,7 +86,7 @@ def _suggestion(url: str) -> str:
     return 'write scheme://…, such as "sqlite:///jobs.db", "redis://localhost" or "memory://"'
 
 
-def _find(scheme: str) -> EntryPoint:
+def _find(scheme: str) -> "EntryPoint":
     found = {entry_point.value: entry_point for entry_point in entry_points(group=GROUP, name=scheme)}
     if len(found) > 1:
         raise InvalidUrl(f"scheme {scheme!r} is served by {' and by '.join(sorted(found))}; uninstall one of them")
