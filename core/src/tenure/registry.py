@@ -60,11 +60,12 @@ def schemes() -> list[str]:
     return sorted({entry_point.name for entry_point in entry_points(group=GROUP)})
 
 
-def entry_points(**chosen: str) -> "EntryPoints":
+def entry_points(*, group: str, name: str | None = None) -> "EntryPoints":
     """The installed entry points; loaded late, since it is a third of what importing tenure would cost."""
     from importlib import metadata
 
-    return metadata.entry_points(**chosen)
+    found = metadata.entry_points(group=group)
+    return found if name is None else found.select(name=name)
 
 
 def _scheme_of(url: str) -> str:
