@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, Unpack
 
 from tenure.model import ActiveRuns, Claim, new_token, round_lease
+
 from tenure_conformance.client import ClaimOptions, Client
 from tenure_conformance.target import Target
 from tenure_conformance.timing import LONG_MS, Deadline, Span, monotonic_ms
@@ -94,7 +95,7 @@ class Bench:
 
     @property
     def loose_ms(self) -> int:
-        """How far two readings of one moment by the store's clock may differ; 0 where it has a clock to the millisecond."""
+        """How far two readings of one moment by the store's clock may differ; 0 where it is exact."""
         promised = self.a.capabilities
         coarse = promised.lease_granularity_ms if promised.lease_granularity_ms > 1 else 0
         return 2 * promised.clock_error_ms + coarse
@@ -103,10 +104,10 @@ class Bench:
         """The lease that the store grants for one that was asked for."""
         return round_lease(lease_ms, self.a.capabilities)
 
-    def deadline(self, set: Span, lease_ms: int) -> Deadline:
-        """The end of a lease that a call within ``set`` began."""
+    def deadline(self, since: Span, lease_ms: int) -> Deadline:
+        """The end of a lease that a call within ``since`` began."""
         slack_ms = self.target.timing.slack_ms + 2 * self.a.capabilities.clock_error_ms
-        return Deadline(set, self.granted(lease_ms), slack_ms)
+        return Deadline(since, self.granted(lease_ms), slack_ms)
 
     def same_time(self, one: int | None, other: int | None) -> bool:
         """Whether two readings of one moment agree, as far as the store's clock allows."""

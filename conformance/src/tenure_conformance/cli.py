@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from tenure_conformance import certificate, outputs, selftest, waivers
+from tenure_conformance.mutants import MUTANTS
 from tenure_conformance.report import RENDERERS
 from tenure_conformance.rule import AREAS, Rule, catalogue, rule_set_hash, select
 from tenure_conformance.session import Session
@@ -78,9 +79,7 @@ def run(
     known = waivers.load(waived) if waived else {}
     begun = time.monotonic()
     with chosen.serving(url, how) as address, _Show(console, found, quiet=quiet) as show:
-        session = Session(
-            target=chosen, url=address, rules=found, seed=seed, waivers=known, report=show.verdict
-        )
+        session = Session(target=chosen, url=address, rules=found, seed=seed, waivers=known, report=show.verdict)
         verdicts = asyncio.run(session.run())
     document = certificate.write(
         chosen, found, verdicts, seed=seed, filtered=filtered, seconds=time.monotonic() - begun
@@ -173,7 +172,7 @@ def diff(ctx: click.Context, before: Path, after: Path) -> None:
 @click.argument("path", metavar="CERTIFICATE", type=click.Path(path_type=Path))
 @click.pass_context
 def verify(ctx: click.Context, path: Path) -> None:
-    """Check a certificate's digest and conclusion; 1 if it was changed, 2 if it is none or of other rules than these."""
+    """Check a certificate: 1 if it was changed, 2 if it certifies nothing, or by other rules than these."""
     document = _read(path)
     if faults := certificate.faults(document):
         for fault in faults:
@@ -201,7 +200,7 @@ def badge(path: Path) -> None:
 @click.pass_context
 def self_test(ctx: click.Context, seed: int, names: tuple[str, ...]) -> None:
     """Prove that the rules bite: run each broken backend against the rules that say they catch it."""
-    unknown = [name for name in names if name not in selftest.MUTANTS]
+    unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         raise _Cannot(f"there is no broken backend {unknown[0]!r}")
 

@@ -18,6 +18,7 @@ from tenure.model import (
     Overlap,
     RunResult,
 )
+
 from tenure_conformance.timing import Deadline, Span, Uncertain, monotonic_ms
 from tenure_conformance.verdict import Call
 
@@ -105,13 +106,14 @@ class Client:
         return hints
 
     async def ask(self, **options: Unpack[ClaimOptions]) -> ClaimResult:
-        """A claim with what is not said filled in: a fresh token, job ``job``, `skip`, a lease that outlasts the rule."""
+        """A claim with the rest filled in: a fresh token, job ``job``, `skip`, a lease that outlasts the rule."""
         options.setdefault("instance", self.name)
         return await self.claim(self.bench.claim(**options))
 
-    async def takeover(self, slot: int, after: int = 1, **options: Unpack[ClaimOptions]) -> ClaimResult:
-        """A backup's claim: mode ``takeover``, and the attempt that it was last told of."""
-        options["slot"], options["after"], options["mode"] = slot, after, "takeover"
+    async def takeover(self, slot: int, /, **options: Unpack[ClaimOptions]) -> ClaimResult:
+        """A backup's claim: mode ``takeover``, and the attempt that it was last told of, 1 unless given."""
+        options["slot"], options["mode"] = slot, "takeover"
+        options.setdefault("after", 1)
         return await self.ask(**options)
 
     async def win(self, **options: Unpack[ClaimOptions]) -> "Held":
@@ -230,7 +232,8 @@ class Held:
         options.setdefault("job", self.job)
         options.setdefault("after", self.attempt)
         options.setdefault("mode", "takeover")
-        return await other.ask(slot=self.slot, **options)
+        options["slot"] = self.slot
+        return await other.ask(**options)
 
 
 async def probe(
@@ -252,7 +255,7 @@ def outcomes(answers: Sequence[ClaimResult], outcome: Outcome) -> list[ClaimResu
 
 @contextmanager
 def refused(kind: type[Exception], what: str) -> Iterator[None]:
-    """What happens inside must raise that error; anything else, or nothing, is an AssertionError that names ``what``."""
+    """What happens inside must raise that error; anything else is an AssertionError that names ``what``."""
     try:
         yield
     except kind:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tenure.errors import BackendUnavailable
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, Mode, Overlap
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client
 from tenure_conformance.linearize import JobModel, Operation, Search, shrunk
@@ -89,7 +90,7 @@ class _Player:
         if self.chance.random() < 0.5:
             await asyncio.sleep(self.chance.random() / 500)
         task.cancel()
-        (told,) = await asyncio.gather(task, return_exceptions=True)
+        told = (await asyncio.gather(task, return_exceptions=True))[0]
         if isinstance(told, BaseException) and not isinstance(told, asyncio.CancelledError | BackendUnavailable):
             raise told
 
@@ -107,7 +108,7 @@ async def play(bench: Bench, kind: Kind, clients: Sequence[Client], number: int)
 
 
 def assert_linearizable(bench: Bench, calls: Sequence[Call]) -> None:
-    """AssertionError with a history as short as can be if the calls of a job fit no order; Uncertain if too many to know."""
+    """AssertionError with a short history if the calls of a job fit no order; Uncertain if too many to know."""
     for job in sorted({_job(call) for call in calls}):
         operations = [_operation(call) for call in calls if _job(call) == job]
         model = _model(bench, operations)

@@ -1,4 +1,4 @@
-"""Is there an order of these calls, each at one instant between call and answer, in which the model answers the same?"""
+"""Looks for an order of calls, each at one instant between call and answer, in which the model answers the same."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from tenure import decision
 from tenure.decision import EMPTY, JobState, RunState
 from tenure.model import ActiveRuns, Claim, ClaimResult, LostAttempt
+
 from tenure_conformance.timing import Uncertain
 from tenure_conformance.verdict import Call
 
@@ -188,7 +189,7 @@ class JobModel:
 
     def _lost(self, previous: tuple[LostAttempt, ...]) -> list[LostAttempt]:
         """Lost attempts by slot, without what the model cannot know."""
-        unknown = {} if self.fences_told else {"fence": 0, "started_at": 0}
+        unknown: dict[str, Any] = {} if self.fences_told else {"fence": 0, "started_at": 0}
         return sorted((replace(lost, ended_at=0, **unknown) for lost in previous), key=lambda lost: lost.slot)
 
     def _same_runs(self, expected: tuple[Any, ...], answer: ActiveRuns) -> bool:

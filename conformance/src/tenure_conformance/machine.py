@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-
 from tenure.decision import record
 from tenure.model import Ending, Mode, Overlap, ResultStatus, RunResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client
 from tenure_conformance.oracle import Oracle
@@ -25,7 +25,7 @@ STEPS = 30
 
 
 async def run_machine(bench: Bench) -> None:
-    """Try sequences of calls; AssertionError with the shortest that shows a difference, whose calls are the transcript."""
+    """Try sequences of calls; AssertionError with the shortest that shows a difference."""
     loop = asyncio.get_running_loop()
     jobs = (f"job {number}" for number in count())
 

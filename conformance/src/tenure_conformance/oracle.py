@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from tenure import decision
 from tenure.decision import EMPTY, JobState, RunState
-from tenure.model import ActiveRuns, Claim, ClaimResult, LostAttempt, RunResult
+from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, LostAttempt, RunResult
+
 from tenure_conformance.bench import Bench
 from tenure_conformance.client import Client
 
@@ -72,7 +73,7 @@ class Oracle:
         await self.look(client, {slot: before} if held else {})
         return held
 
-    async def finish(self, client: Client, slot: int, token: str, status: decision.Ending) -> bool:
+    async def finish(self, client: Client, slot: int, token: str, status: Ending) -> bool:
         """The finish's answer, which must be the model's."""
         held = await client.finish(self.job, slot, token, status)
         self.state, expected = decision.finish(self.state, slot, token, status)
@@ -94,7 +95,7 @@ class Oracle:
         return held
 
     async def look(self, client: Client, renewed: dict[int, int] | None = None) -> ActiveRuns:
-        """What ``active`` shows, which must be the model's runs; ``renewed`` maps slots to when they were, at earliest."""
+        """What ``active`` shows, which must be the model's runs; ``renewed``: slots, and when at earliest."""
         active = await client.active(self.job)
         for slot, earliest in (renewed or {}).items():
             self._pin(slot, earliest, active)
@@ -118,7 +119,9 @@ class Oracle:
         window = (earliest + run.lease_ms, active.now_ms + run.lease_ms)
         if shown.live:
             end, loose = active.now_ms + shown.lease_left_ms, self.bench.loose_ms
-            assert window[0] - loose <= end <= window[1] + loose, f"the renewed lease of {slot} ends at {end}, not {window}"
+            assert window[0] - loose <= end <= window[1] + loose, (
+                f"the renewed lease of {slot} ends at {end}, not {window}"
+            )
         else:
             assert active.now_ms >= window[0] - self.bench.loose_ms, f"{slot} was renewed and is over: {active}"
             end = min(window[1], active.now_ms)

@@ -165,7 +165,7 @@ def tenure_session(pytestconfig: pytest.Config) -> Background:
 
 
 def check(background: Background, rule: Rule) -> None:
-    """A rule's verdict as pytest says it: a pass, a failure, a skip where the level is not declared, a known failure."""
+    """A rule's verdict as pytest says it; a skip where the level is not declared."""
     try:
         verdict = background.verdict(rule)
     except (CancelledError, asyncio.CancelledError):

@@ -1,6 +1,7 @@
 """Records of history that rules save."""
 
 from tenure.model import ResultStatus, RunResult
+
 from tenure_conformance.bench import SLOT
 
 ATTEMPTED: tuple[ResultStatus, ...] = ("success", "failed", "interrupted", "crashed")

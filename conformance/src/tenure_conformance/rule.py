@@ -50,6 +50,9 @@ AREAS = {
 }
 CATALOGUE = Path(__file__).with_name("catalogue.json")
 
+RETIRED: frozenset[str] = frozenset()
+"""Ids of rules that are no more; they are never given to others."""
+
 Check = Callable[["Bench"], Awaitable[None]]
 
 
@@ -99,7 +102,7 @@ _rules: dict[str, Rule] = {}
 
 
 def rule(
-    id: str,
+    rule_id: str,
     *,
     level: Level,
     spec: str | tuple[str, ...],
@@ -111,12 +114,12 @@ def rule(
     """Register a rule: an asynchronous function of a bench whose docstring is the rule, in one sentence."""
 
     def register(check: Check) -> Check:
-        if not re.fullmatch(r"[A-Z]{3}-\d{3}", id) or id[:3] not in AREAS or level not in LEVELS:
-            raise ValueError(f"{id}: not the id of a known area, or no level {level!r}")
-        if id in _rules:
-            raise ValueError(f"{id} is taken by {_rules[id].sentence!r}")
-        _rules[id] = Rule(
-            id=id,
+        if not re.fullmatch(r"[A-Z]{3}-\d{3}", rule_id) or rule_id[:3] not in AREAS or level not in LEVELS:
+            raise ValueError(f"{rule_id}: not the id of a known area, or no level {level!r}")
+        if rule_id in _rules or rule_id in RETIRED:
+            raise ValueError(f"{rule_id} is taken, or was; ids are never given again")
+        _rules[rule_id] = Rule(
+            id=rule_id,
             sentence=" ".join((check.__doc__ or "").split()),
             level=level,
             base="claim-only" if level == "claim-only" else base,

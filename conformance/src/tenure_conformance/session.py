@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tenure.errors import TenureError
+
 from tenure_conformance import assertion
 from tenure_conformance.bench import Bench
 from tenure_conformance.rule import Rule
@@ -36,7 +37,7 @@ class Session:
     rules: Sequence[Rule]
     seed: int = 1
     waivers: Mapping[str, Waiver] = field(default_factory=dict)
-    report: Report = lambda rule, verdict: None
+    report: Report = lambda _rule, _verdict: None
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     name: str = field(default_factory=lambda: os.urandom(4).hex())
 
@@ -96,9 +97,8 @@ class Session:
             async with limit, opening as bench:
                 await rule.check(bench)
         except Exception as error:  # noqa: BLE001  # whatever a backend raises is a verdict on it
-            if limit.expired():
-                error = Uncertain(f"did not end within {RULE_SECONDS} s")
-            return _failed(rule, error, calls)
+            too_long = Uncertain(f"did not end within {RULE_SECONDS} s")
+            return _failed(rule, too_long if limit.expired() else error, calls)
         return Verdict(rule=rule.id, outcome="pass")
 
     def _say(self, rule: Rule, verdict: Verdict) -> None:

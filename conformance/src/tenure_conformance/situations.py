@@ -11,6 +11,7 @@ from typing import Literal
 from tenure import decision
 from tenure.decision import EMPTY, JobState, RunState
 from tenure.model import EARLY_MS, Claim, Ending, Mode, Overlap
+
 from tenure_conformance.bench import SLOT
 from tenure_conformance.timing import LONG_MS
 
@@ -31,6 +32,7 @@ DRAWN: tuple[RunKind, ...] = (*RUN_KINDS, *("unknown",) * 8, *("lapsed", "releas
 OTHER_KINDS: tuple[OtherKind, ...] = ("none", "live", "lapsed", "released", "ended")
 MODES: tuple[Mode, ...] = ("scheduled", "catch-up", "manual", "takeover")
 OVERLAPS: tuple[Overlap, ...] = ("skip", "allow")
+NEWER_DRAWN: tuple[OtherKind, ...] = (*OTHER_KINDS, *("none",) * 4)
 SHORT_MS = -1
 """In a plan: the bench's lease that is only waited for to lapse."""
 HOUR_MS = 3_600_000
@@ -163,7 +165,7 @@ def _step(state: JobState, step: Step, now: int) -> JobState:
 
 def _random_situations(chance: random.Random) -> Iterator[Situation]:
     """Situations of each kind of run, neighbours and overlap rule, the rest at random."""
-    for run, older, newer, overlap in itertools.product(DRAWN, OTHER_KINDS, OTHER_KINDS, OVERLAPS):
+    for run, older, newer, overlap in itertools.product(DRAWN, OTHER_KINDS, NEWER_DRAWN, OVERLAPS):
         unknown = run == "unknown"
         due = not unknown or newer != "none" or chance.random() < 0.6
         attempts = 0 if unknown else chance.choice((1, 2))
@@ -176,7 +178,7 @@ def _random_situations(chance: random.Random) -> Iterator[Situation]:
             token=chance.choice(("fresh", "last", "first")),
             attempts=attempts,
             given_back=chance.random() < 0.5,
-            after=chance.choice((attempts, attempts, attempts, 0, 1, 2, 3)),
+            after=attempts if chance.random() < 0.6 else chance.randrange(4),
             max_attempts=chance.choice((1, 2, 3)),
             max_late_ms=chance.choice((None, 0, 100 * 365 * 24 * HOUR_MS)),
             due=due,
@@ -188,7 +190,7 @@ def by_row(seed: int) -> dict[int, list[Situation]]:
     """Situations of each row, those first in which rows that come later would fit as well, each such pair in turn."""
     chance = random.Random(seed)
     found: dict[int, dict[tuple[int, ...], list[Situation]]] = {row: {} for row in ROWS}
-    for _ in range(6):
+    for _ in range(4):
         for situation in _random_situations(chance):
             state, now = simulate(situation)
             fitting = fitting_rows(state, situation.claim(now), now)

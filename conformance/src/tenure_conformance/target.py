@@ -61,7 +61,7 @@ class Target:
     levels: tuple[Level, ...] = ("lease",)
     url: str | None = None
     serve: Callable[[Server], AbstractContextManager[str]] | None = None
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = field(default_factory=Capabilities)
     timing: Timing = field(default_factory=Timing)
     limits: Limits = field(default_factory=Limits)
     fences: Literal["clock", "revision"] = "clock"

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import Capabilities
+
 from tenure_conformance.target import Limits, Server, Target, Timing
 
 _memory_store = MemoryStore()
@@ -26,7 +27,7 @@ memory = Target(
 
 
 def _connect(url: str, namespace: str) -> AbstractAsyncContextManager[Any]:
-    from tenure.registry import connect  # noqa: PLC0415  # the suite also runs where only a part of tenure is needed
+    from tenure.registry import connect  # the suite also runs where only a part of tenure is needed
 
     return connect(url, namespace=namespace)
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 Outcome = Literal["pass", "fail", "inconclusive", "not-applicable", "waived"]
 
 OUTCOMES: tuple[Outcome, ...] = ("pass", "fail", "inconclusive", "waived", "not-applicable")
-CERTIFYING: frozenset[str] = frozenset(("pass", "not-applicable"))
 
 
 @dataclass(slots=True)

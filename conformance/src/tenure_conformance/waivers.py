@@ -42,6 +42,6 @@ def waived(verdict: Verdict, waiver: Waiver | None, today: date | None = None) -
         return verdict
     if verdict.outcome == "pass":
         return replace(verdict, outcome="fail", reason=f"it passes: remove the waiver ({waiver.reason})")
-    if (today or date.today()) > waiver.until:  # noqa: DTZ011  # a waiver ends with the day where it is read
+    if (today or date.today()) > waiver.until:  # a waiver ends with the day where it is read
         return replace(verdict, reason=f"the waiver ended on {waiver.until}: {verdict.reason}")
     return replace(verdict, outcome="waived", reason=f"{waiver.reason} (until {waiver.until}): {verdict.reason}")

@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.model import ActiveRun
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client, Held
 from tenure_conformance.rule import rule
@@ -116,7 +117,8 @@ async def jobs_may_be_named_twice(bench: Bench) -> None:
 
 @rule("ACT-008", level="lease", spec=("active-live", "word-live", "time-store-clock"), pace="timed")
 async def live_is_judged_by_now(bench: Bench) -> None:
-    """In each answer of `active` a run is live if its `now_ms` is before the lease's end, with exactly that much left."""
+    """In each answer of `active` a run is live if its `now_ms` is before the lease's end, with exactly that
+    much left."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
     over = False
     while not over:

@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.client import Held
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import OVERLAPS
 
@@ -15,6 +16,7 @@ async def sixteen_ended_runs_are_kept(bench: Bench) -> None:
         held = await bench.a.win(slot=SLOT + number)
         assert await held.finish("failed" if number % 2 else "success")
         runs.append(held)
+    await bench.a.win(slot=SLOT + 40)
     for number in range(24, 40):
         told = await bench.b.ask(slot=SLOT + number)
         assert (told.outcome, told.status) == ("done", "failed" if number % 2 else "success"), number
@@ -24,7 +26,8 @@ async def sixteen_ended_runs_are_kept(bench: Bench) -> None:
 
 @rule("BND-002", level="lease", spec=("bounds-floor", "claim-row-9", "bounds-skip", "word-floor"))
 async def dropped_runs_never_start(bench: Bench) -> None:
-    """A run whose record was dropped is `done` for ever, under either overlap rule and in any mode, and so are older ones."""
+    """A run whose record was dropped is `done` for ever, under either overlap rule and in any mode, and so are
+    older ones."""
     for number in range(1, 60):
         held = await bench.a.win(slot=SLOT + number * 10)
         assert await (held.finish() if number % 4 else held.release())
@@ -56,26 +59,29 @@ async def ended_runs_are_kept_under_allow(bench: Bench) -> None:
 
 @rule("BND-004", level="lease", spec=("bounds-allow", "bounds-allow-excess", "previous-superseded"), pace="heavy")
 async def unfinished_runs_are_bounded(bench: Bench) -> None:
-    """Under `allow` a thousand unfinished runs are kept; older ones whose lease is over are superseded at the next win."""
-    clients = await bench.clients(2)
-    runs = {}
+    """Under `allow` a thousand unfinished runs are kept; older ones that are over are superseded at the next win."""
+    clients = await bench.clients(4)
+    runs: dict[int, Held] = {}
 
     async def win(number: int) -> None:
-        runs[number] = await clients[number % 2].win(slot=SLOT + number, overlap="allow", instance=f"h{number}")
+        runs[number] = await clients[number % 4].win(slot=SLOT + number, overlap="allow", instance=f"h{number}")
+        assert runs[number].result.previous == ()
 
     for start in range(0, 1_000, 20):
         await asyncio.gather(*(win(number) for number in range(start, start + 20)))
-    for number in (0, 1, 3):
-        assert await runs[number].release()
+        if start == 200:
+            for number in (0, 1, 3, 179):
+                assert await runs[number].release()
     assert len((await bench.b.active()).runs) == 1_000
-    for extra, superseded in ((1_000, [0]), (1_001, [1])):
+    for extra, superseded in ((1_000, 0), (1_001, 1)):
         held = await bench.b.win(slot=SLOT + extra, overlap="allow")
-        assert [one.slot - SLOT for one in held.result.previous] == superseded
-        assert [one.holder for one in held.result.previous] == [f"h{superseded[0]}"]
+        (lost,) = held.result.previous
+        assert lost == runs[superseded].lost(released=True, ended_at=lost.ended_at)
     # The oldest is live now: it is not superseded, and neither is a younger one instead of it.
     assert (await bench.b.win(slot=SLOT + 1_002, overlap="allow")).result.previous == ()
-    shown = [run.slot - SLOT for run in (await bench.a.active()).runs]
-    assert shown == list(range(2, 1_003))
+    assert [run.slot - SLOT for run in (await bench.a.active()).runs] == list(range(2, 1_003))
+    taken = await bench.a.win(slot=SLOT + 3, overlap="allow", after=1)
+    assert [one.slot - SLOT for one in taken.result.previous] == [3]
     assert await runs[2].heartbeat()
     assert not await runs[0].release()
     told = await bench.a.ask(slot=SLOT, overlap="allow", after=1)
@@ -119,3 +125,15 @@ async def old_slots_stay_superseded(bench: Bench) -> None:
     for number in range(60):
         told = await bench.b.ask(slot=SLOT + number * 10 - 5)
         assert (told.outcome, told.status) == ("done", "superseded"), number
+
+
+@rule("BND-008", level="lease", spec=("bounds-floor", "claim-row-14", "bounds-allow"))
+async def floor_is_not_too_high(bench: Bench) -> None:
+    """A slot above every run that may have been dropped can start under `allow`, also between kept ones."""
+    for number in range(140):
+        held = await bench.a.win(slot=SLOT + number * 10, overlap="allow")
+        assert await held.finish()
+    await bench.a.win(slot=SLOT + 1_400, overlap="allow")
+    for number in (139, 100, 40, 13, 12):
+        between = await bench.b.win(slot=SLOT + number * 10 - 5, overlap="allow")
+        assert (between.attempt, between.result.previous) == (1, ())

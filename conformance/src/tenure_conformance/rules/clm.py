@@ -2,8 +2,10 @@
 
 import asyncio
 from dataclasses import fields, replace
+from itertools import pairwise
 
 from tenure.model import ClaimResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client
 from tenure_conformance.oracle import Oracle
@@ -49,7 +51,8 @@ async def first_claim_wins(bench: Bench) -> None:
 
 @rule("CLM-002", level="lease", spec=("claim-row-3", "result-running", "time-instance-wrong"))
 async def live_lease_is_running(bench: Bench) -> None:
-    """Another token, in any mode and with any `after`, is told `running` while the lease is live, and nothing changes."""
+    """Another token, in any mode and with any `after`, is told `running` while the lease is live, and nothing
+    changes."""
     held = await bench.a.win()
     async with bench.unchanged():
         for mode in MODES:
@@ -64,7 +67,8 @@ async def live_lease_is_running(bench: Bench) -> None:
 
 @rule("CLM-003", level="lease", spec=("claim-row-1", "result-done"))
 async def ended_run_is_done(bench: Bench) -> None:
-    """After finish every claim is `done` with the status and attempt of the end: any token, mode, overlap and `after`."""
+    """After finish every claim is `done` with the status and attempt of the end: any token, mode, overlap and
+    `after`."""
     for slot, status in ((SLOT, "success"), (SLOT + 1, "failed")):
         held = await bench.a.win(slot=slot)
         assert await held.finish("success" if status == "success" else "failed")
@@ -92,7 +96,8 @@ async def done_is_permanent(bench: Bench) -> None:
 
 @rule("CLM-005", level="lease", spec=("claim-writes", "claim-row-3", "claim-row-12", "claim-row-13"))
 async def losing_claims_write_nothing(bench: Bench) -> None:
-    """Claims that are not won, fifty of each outcome that can be had at once, leave runs, leases and history as they were."""
+    """Claims that are not won, fifty of each outcome that can be had at once, leave runs, leases and history as
+    they were."""
     lost = await bench.a.win(slot=SLOT, overlap="allow")
     assert await lost.release()
     held = await bench.a.win(slot=SLOT + 1_000, overlap="allow")
@@ -111,7 +116,7 @@ async def losing_claims_write_nothing(bench: Bench) -> None:
         for outcome, options in losing:
             for number in range(50):
                 client = (bench.a, bench.b)[number % 2]
-                told = await client.ask(**options)  # type: ignore[arg-type]  # the table mixes kinds of options
+                told = await client.ask(**options)
                 assert told.outcome == outcome, f"{options}: {told}"
     assert await held.heartbeat()
     told = await bench.b.takeover(SLOT, after=1, overlap="allow")
@@ -143,7 +148,8 @@ async def same_token_wins_again(bench: Bench) -> None:
 
 @rule("CLM-007", level="lease", spec=("claim-row-2", "claim-row-4", "claim-row-7"), pace="timed")
 async def lapsed_holder_wins_again(bench: Bench) -> None:
-    """The holder's token wins again after its lease ran out if nobody took the run, whatever its `after` and `max_attempts`."""
+    """The holder's token wins again after its lease ran out if nobody took the run, whatever its `after` and
+    `max_attempts`."""
     held = await bench.a.win(lease_ms=bench.short_ms, max_attempts=1)
     await held.lapse()
     again = await bench.b.claim(held.claim)
@@ -156,7 +162,8 @@ async def lapsed_holder_wins_again(bench: Bench) -> None:
 
 @rule("CLM-008", level="lease", spec=("word-run", "claim-own-rules"))
 async def runs_are_independent(bench: Bench) -> None:
-    """Runs of one job under `allow` have attempts, holders and ends of their own, also when one token holds them all."""
+    """Runs of one job under `allow` have attempts, holders and ends of their own, also when one token holds
+    them all."""
     slots = [SLOT + number for number in range(5)]
     runs = [await bench.a.win(slot=slot, token="one-for-all", overlap="allow") for slot in slots]
     assert await runs[2].finish("failed", by=bench.b)
@@ -212,7 +219,7 @@ async def now_is_one_clock(bench: Bench) -> None:
     before = monotonic_ms()
     last = (await bench.b.active()).now_ms
     end = monotonic_ms()
-    assert all(later >= earlier - bench.loose_ms for earlier, later in zip(told, told[1:], strict=False)), told
+    assert all(later >= earlier - bench.loose_ms for earlier, later in pairwise(told)), told
     assert (before - earliest) * (1 - RATE) - loose_ms <= last - first <= (end - begin) * (1 + RATE) + loose_ms
 
 
@@ -240,7 +247,8 @@ async def unknown_run_ignores_after(bench: Bench) -> None:
 
 @rule("CLM-013", level="lease", spec=("claim-row-1", "claim-row-9", "word-superseded"))
 async def superseded_run_is_done(bench: Bench) -> None:
-    """A superseded run is `done` superseded with its attempt for every claim, also under `allow` and with its own token."""
+    """A superseded run is `done` superseded with its attempt for every claim, also under `allow` and with its
+    own token."""
     old = await bench.a.win(slot=SLOT)
     assert await old.release()
     new = await bench.a.win(slot=SLOT + 1)
@@ -306,11 +314,11 @@ async def _assert_neighbours(client: Client, oracle: Oracle) -> None:
 
 _ROW_RULES = """
 CLM-101 claim-row-1 An ended or superseded run is `done` with its status, before any other row.
-CLM-102 claim-row-2 The holding token wins again, unless the lease is over and a newer run or a live one stands against it.
+CLM-102 claim-row-2 The holding token wins again, unless its lease is over and a newer or a live run stands against it.
 CLM-103 claim-row-3 A live run is `running` for every other token, before lateness, overlap and attempts are looked at.
-CLM-104 claim-row-4 A run whose lease is over is superseded for `skip` once a newer run started, before its attempts count.
+CLM-104 claim-row-4 A run whose lease is over is superseded for `skip` once a newer run started.
 CLM-105 claim-row-5 A run whose lease is over is `running` to a sender that does not know its attempt.
-CLM-106 claim-row-6 A run whose lease is over and whose attempts are used up is ended as exhausted, before overlap counts.
+CLM-106 claim-row-6 A run whose lease is over and whose attempts are used up is ended as exhausted.
 CLM-107 claim-row-7 A run whose lease is over is told `overlap` under `skip` while another run of the job is live.
 CLM-108 claim-row-8 A run whose lease is over is won as the next attempt in any mode, however late.
 CLM-109 claim-row-9 A run without a record is superseded at or below the floor, and for `skip` below a newer run.
@@ -322,8 +330,8 @@ CLM-114 claim-row-14 A run without a record, due, not late and with nothing in i
 """
 
 
-def _register_row(id: str, anchor: str, sentence: str) -> None:
-    row = int(id[-2:])
+def _register_row(rule_id: str, anchor: str, sentence: str) -> None:
+    row = int(rule_id[-2:])
 
     async def situations_of_row(bench: Bench) -> None:
         await _situations_of(bench, row)
@@ -331,7 +339,7 @@ def _register_row(id: str, anchor: str, sentence: str) -> None:
     situations_of_row.__doc__ = sentence
     situations_of_row.__name__ = f"row_{row}"
     spec = (anchor, "claim-order", *(("claim-writes",) if row in (2, 6, 8, 14) else ()))
-    rule(id, level="lease", spec=spec, pace="timed")(situations_of_row)
+    rule(rule_id, level="lease", spec=spec, pace="timed")(situations_of_row)
 
 
 for _line in _ROW_RULES.strip().splitlines():

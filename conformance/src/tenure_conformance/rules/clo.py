@@ -8,6 +8,7 @@ from typing import Any
 from tenure.errors import BackendClosed, BackendUnavailable, InvalidClaim
 from tenure.model import MAX_SLOT, new_token
 from tenure.protocol import has_leases
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import refused
 from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarted
@@ -36,7 +37,8 @@ async def same_token_is_true_again(bench: Bench) -> None:
 
 @rule("CLO-003", level="claim-only", spec=("claim-only-once", "claim-atomic"))
 async def one_of_many_wins(bench: Bench) -> None:
-    """Of many clients that claim a run at once exactly one gets it, again and again, and it alone is the winner after."""
+    """Of many clients that claim a run at once exactly one gets it, again and again, and it alone is the winner
+    after."""
     clients = await bench.clients()
     for turn in range(15):
         tokens = [new_token() for _ in clients]
@@ -52,7 +54,19 @@ async def runs_are_apart(bench: Bench) -> None:
     """Each slot, job and namespace has runs of its own; slots one millisecond apart are different."""
     other = await bench.client("other", namespace=bench.namespace + "-b")
     assert await bench.a.once(SLOT, "t")
-    for slot in (SLOT + 1, SLOT - 1, SLOT + 1_000, SLOT // 1_000, SLOT * 10, 0, 1, 2**31, 2**32, 2**53 % MAX_SLOT, MAX_SLOT):
+    for slot in (
+        SLOT + 1,
+        SLOT - 1,
+        SLOT + 1_000,
+        SLOT // 1_000,
+        SLOT * 10,
+        0,
+        1,
+        2**31,
+        2**32,
+        2**53 % MAX_SLOT,
+        MAX_SLOT,
+    ):
         assert await bench.b.once(slot, f"t{slot}"), slot
         assert not await bench.a.once(slot, "x")
     assert await bench.b.once(SLOT, "x", job="other")
@@ -62,9 +76,42 @@ async def runs_are_apart(bench: Bench) -> None:
 
 @rule("CLO-005", level="claim-only", spec=("names-exact", "limits-name"))
 async def names_are_exact(bench: Bench) -> None:
-    """Names are compared exactly: case, spaces, Unicode forms, separators, pattern signs and the last of 200 bytes count."""
-    names = ["sync", "Sync", " sync", "sync ", "é", "e\u0301", "🎩", "💥", "a:b", "a/b", "a.b", "a", "..", ".", "*", "%", "_"]
-    names += ["'", '"', "\\", "null", "0", "a b", "x" * 200, "x" * 199 + "y", "x" * 199, f"sync:{SLOT}", "~", "con", "$x"]
+    """Names are compared exactly: case, spaces, Unicode forms, separators, pattern signs and the last of 200
+    bytes count."""
+    names = [
+        "sync",
+        "Sync",
+        " sync",
+        "sync ",
+        "é",
+        "e\u0301",
+        "🎩",
+        "💥",
+        "a:b",
+        "a/b",
+        "a.b",
+        "a",
+        "..",
+        ".",
+        "*",
+        "%",
+        "_",
+    ]
+    names += [
+        "'",
+        '"',
+        "\\",
+        "null",
+        "0",
+        "a b",
+        "x" * 200,
+        "x" * 199 + "y",
+        "x" * 199,
+        f"sync:{SLOT}",
+        "~",
+        "con",
+        "$x",
+    ]
     for number, name in enumerate(names):
         assert await bench.a.once(SLOT, f"t{number}", job=name), f"{name!r} was taken for another name"
     for number, name in enumerate(names):
@@ -86,7 +133,9 @@ async def tokens_are_exact(bench: Bench) -> None:
 @rule("CLO-007", level="claim-only", spec=("limits-before-send", "limits-slot", "limits-name", "limits-token"))
 async def impossible_claims_are_refused(bench: Bench) -> None:
     """A name, slot or token beyond the limits is InvalidClaim, and gives no run away."""
-    impossible: list[tuple[Any, Any, Any]] = [(name, SLOT, "t") for name in ("", "a\x00", "a\nb", "\ud800", "x" * 201, 7)]
+    impossible: list[tuple[Any, Any, Any]] = [
+        (name, SLOT, "t") for name in ("", "a\x00", "a\nb", "\ud800", "x" * 201, 7)
+    ]
     impossible += [("job", slot, "t") for slot in (-1, MAX_SLOT + 1, 1.5, "1", None, True)]
     impossible += [("job", SLOT, token) for token in ("", "x" * 65, "é", None, b"t")]
     for job, slot, token in impossible:
@@ -97,7 +146,8 @@ async def impossible_claims_are_refused(bench: Bench) -> None:
 
 @rule("CLO-008", level="claim-only", spec=("results-one-record", "result-statuses", "limits-error-text"))
 async def records_are_taken(bench: Bench) -> None:
-    """Records of every status, with any text, are taken, also twice and for runs that nobody claimed, and give no run away."""
+    """Records of every status, with any text, are taken, also twice and for runs that nobody claimed, and give
+    no run away."""
     for number, status in enumerate(ATTEMPTED):
         await bench.a.save_result("job", attempted(SLOT + number, 1, status, "𝕏" * number * 16_000 + "a\x00\ud800"))
         await bench.b.save_result("job", attempted(SLOT + number, 1, status))
@@ -140,7 +190,8 @@ async def left_backend_is_closed(bench: Bench) -> None:
 
 @rule("CLO-011", level="claim-only", spec=("errors-cancel", "errors-repeat"))
 async def cancelled_claim(bench: Bench) -> None:
-    """A claim that is cancelled at any moment was made or was not: its token gets the run, and another then does not."""
+    """A claim that is cancelled at any moment was made or was not: its token gets the run, and another then
+    does not."""
     for moment in range(25):
         task = asyncio.create_task(bench.a.once(SLOT + moment, "t"))
         if moment < 15:
@@ -190,7 +241,8 @@ async def claim_sent_at_once(bench: Bench) -> None:
 
 @rule("CLO-015", level="claim-only", spec=("namespace-only", "names-exact"))
 async def namespaces_are_exact(bench: Bench) -> None:
-    """Namespaces that differ in case, a space, Unicode form or a separator are different, and do not join with names."""
+    """Namespaces that differ in case, a space, Unicode form or a separator are different, and do not join with
+    names."""
     base = bench.namespace
     endings = ("\u00e9", "e\u0301", " ", ":job", "%", "*", "_", "-B", "-b", "/x", "\\", "'")
     clients = [await bench.client(f"n{number}", namespace=base + end) for number, end in enumerate(endings)]

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from tenure.errors import BackendUnavailable
+
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, guarded
+from tenure_conformance.client import VERBS, Verb, guarded
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
@@ -26,7 +27,7 @@ async def _cut_off(call: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterato
             await asyncio.sleep(PAUSES_MS[moment - STEPS] / 1_000)
         task.cancel()
         # A cancelled call may have been carried out, may be told as unavailable, or may have answered already.
-        (told,) = await asyncio.gather(task, return_exceptions=True)
+        told = (await asyncio.gather(task, return_exceptions=True))[0]
         if isinstance(told, BaseException) and not isinstance(told, asyncio.CancelledError | BackendUnavailable):
             raise told
         yield moment
@@ -34,38 +35,43 @@ async def _cut_off(call: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterato
 
 @rule("CNC-001", level="lease", spec=("errors-cancel", "errors-repeat"))
 async def cancelled_claim(bench: Bench) -> None:
-    """A claim that is cancelled at any moment was made or was not: its token wins attempt 1, and others see it `running`."""
-    slot = SLOT
-    claim = bench.claim(slot=slot, overlap="allow")
-    async for moment in _cut_off(lambda: bench.a.claim(claim)):
+    """A claim that is cancelled at any moment was made or was not: its token wins attempt 1, and others see it
+    `running`."""
+    claims = [bench.claim(overlap="allow")]
+    async for moment in _cut_off(lambda: bench.a.claim(claims[-1])):
         assert not await bench.a.heartbeat("job", SLOT - 1, "nobody")
-        again = await bench.a.claim(claim)
+        again = await bench.a.claim(claims[-1])
         assert (again.outcome, again.attempt) == ("won", 1), f"cut off at moment {moment}: {again}"
-        told = await bench.b.ask(slot=slot, overlap="allow")
+        told = await bench.b.ask(slot=claims[-1].slot, overlap="allow")
         assert (told.outcome, told.attempt) == ("running", 1)
-        assert len((await bench.a.active()).runs) == moment + 1
-        slot += 1
-        claim = bench.claim(slot=slot, overlap="allow")
+        assert len((await bench.a.active()).runs) == len(claims)
+        claims.append(bench.claim(slot=SLOT + len(claims), overlap="allow"))
 
 
 @rule("CNC-002", level="lease", spec=("errors-cancel", "errors-repeat", "calls-guarded"))
 async def cancelled_guarded_call(bench: Bench) -> None:
     """A heartbeat, finish or release that is cancelled at any moment can be repeated, and has the effect of one."""
     for verb in VERBS:
-        held = await bench.a.win(job=verb, slot=SLOT, overlap="allow")
-        async for moment in _cut_off(lambda verb=verb, held=held: guarded(bench.a, verb, verb, held.slot, held.token)):
-            assert await guarded(bench.a, verb, verb, held.slot, held.token), f"{verb}, cut off at moment {moment}"
-            shown = (await bench.b.active(verb)).runs
-            assert [run.live for run in shown] == {"heartbeat": [True], "finish": [], "release": [False]}[verb]
-            if verb == "release":
-                held = await bench.a.win(job=verb, slot=held.slot, after=held.attempt, overlap="allow")
-            elif verb == "finish":
-                held = await bench.a.win(job=verb, slot=held.slot + 1, overlap="allow")
+        await _cut_off_guarded(bench, verb)
+
+
+async def _cut_off_guarded(bench: Bench, verb: Verb) -> None:
+    runs = [await bench.a.win(job=verb)]
+    async for moment in _cut_off(lambda: guarded(bench.a, verb, verb, runs[-1].slot, runs[-1].token)):
+        held = runs[-1]
+        assert await guarded(bench.a, verb, verb, held.slot, held.token), f"{verb}, cut off at moment {moment}"
+        shown = (await bench.b.active(verb)).runs
+        assert [run.live for run in shown] == {"heartbeat": [True], "finish": [], "release": [False]}[verb]
+        if verb == "release":
+            runs.append(await bench.a.win(job=verb, slot=held.slot, after=held.attempt))
+        elif verb == "finish":
+            runs.append(await bench.a.win(job=verb, slot=held.slot + 1))
 
 
 @rule("CNC-003", level="lease", spec=("errors-cancel", "results-one-record"))
 async def cancelled_reading(bench: Bench) -> None:
-    """A cancelled `active`, `results` or `save_result` leaves no answer behind for the next call, and can be repeated."""
+    """A cancelled `active`, `results` or `save_result` leaves no answer behind for the next call, and can be
+    repeated."""
     await bench.a.win()
     record = attempted()
     await bench.a.save_result("job", record)
@@ -137,11 +143,11 @@ async def cancelled_takeover(bench: Bench) -> None:
     attempt = 1
     held = await bench.a.win()
     assert await held.release()
-    claim = bench.claim(mode="takeover", after=attempt)
-    async for moment in _cut_off(lambda: bench.a.claim(claim)):
-        again = await bench.a.claim(claim)
+    claims = [bench.claim(mode="takeover", after=attempt)]
+    async for moment in _cut_off(lambda: bench.a.claim(claims[-1])):
+        again = await bench.a.claim(claims[-1])
         assert (again.outcome, again.attempt) == ("won", attempt + 1), f"cut off at moment {moment}: {again}"
         assert [one.attempt for one in again.previous] == [attempt]
-        assert await bench.b.release("job", SLOT, claim.token)
+        assert await bench.b.release("job", SLOT, claims[-1].token)
         attempt += 1
-        claim = bench.claim(mode="takeover", after=attempt)
+        claims.append(bench.claim(mode="takeover", after=attempt))

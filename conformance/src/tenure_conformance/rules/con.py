@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.model import new_token
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import outcomes
 from tenure_conformance.histories import CLIENTS, Kind, assert_linearizable, play
@@ -73,7 +74,8 @@ async def finish_or_release(bench: Bench) -> None:
 
 @rule("CON-005", level="lease", spec=("calls-guarded", "claim-atomic"))
 async def takeover_amid_release(bench: Bench) -> None:
-    """A takeover at the same time as the holder's release is told `running` or wins the next attempt, and nothing between."""
+    """A takeover at the same time as the holder's release is told `running` or wins the next attempt, and
+    nothing between."""
     for turn in range(20):
         held = await bench.a.win(job=f"job {turn}")
         released, told = await asyncio.gather(held.release(), held.claimed_by(bench.b))
@@ -118,7 +120,8 @@ async def jobs_do_not_disturb_each_other(bench: Bench) -> None:
 
 @rule("CON-008", level="lease", spec=("errors-never-outcome", "claim-atomic"))
 async def conflicts_are_no_outcomes(bench: Bench) -> None:
-    """Writers that meet in one job get their true answers: no conflict of the store shows, as an error or an outcome."""
+    """Writers that meet in one job get their true answers: no conflict of the store shows, as an error or an
+    outcome."""
     clients = await bench.clients()
     runs = [await client.win(slot=SLOT + number, overlap="allow") for number, client in enumerate(clients)]
     for _ in range(5):
@@ -170,7 +173,8 @@ async def _histories(bench: Bench, kind: Kind) -> None:
 
 @rule("CON-010", level="lease", spec=("claim-atomic", "claim-order", "calls-guarded", "active-fresh"), pace="heavy")
 async def histories_are_linearizable(bench: Bench) -> None:
-    """The answers to eight clients that claim, renew, finish, release and look at random fit one order of their calls."""
+    """The answers to eight clients that claim, renew, finish, release and look at random fit one order of their
+    calls."""
     await _histories(bench, "long")
 
 
@@ -182,11 +186,13 @@ async def lapsing_histories_are_linearizable(bench: Bench) -> None:
 
 @rule("CON-012", level="lease", spec=("claim-atomic", "errors-cancel", "errors-repeat"), pace="heavy")
 async def cut_off_histories_are_linearizable(bench: Bench) -> None:
-    """The answers fit one order also if some calls were cut off, which may have been carried out then, later or never."""
+    """The answers fit one order also if some calls were cut off, which may have been carried out then, later or
+    never."""
     await _histories(bench, "cut off")
 
 
 @rule("CON-013", level="lease", spec=("claim-order", "claim-writes", "calls-guarded", "results-order"), pace="heavy")
 async def invented_sequences_agree(bench: Bench) -> None:
-    """Sequences of calls that are invented at random get the reference's answers, to the field, and leave the same state."""
+    """Sequences of calls that are invented at random get the reference's answers, to the field, and leave the
+    same state."""
     await run_machine(bench)

@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.errors import InvalidClaim
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client, refused
 from tenure_conformance.rule import rule
@@ -26,7 +27,7 @@ async def finish_ends_the_run(bench: Bench) -> None:
 
 @rule("FIN-002", level="lease", spec=("finish-repeat", "errors-repeat"))
 async def finish_can_be_repeated(bench: Bench) -> None:
-    """finish repeated with its token is `True`, from any client, and changes nothing."""
+    """Finish repeated with its token is `True`, from any client, and changes nothing."""
     held = await bench.a.win()
     assert await held.finish("failed")
     for client in (bench.a, bench.b, bench.a):
@@ -36,7 +37,7 @@ async def finish_can_be_repeated(bench: Bench) -> None:
 
 @rule("FIN-003", level="lease", spec="finish-repeat")
 async def first_status_stays(bench: Bench) -> None:
-    """finish repeated with another status is `True`, and the first status stays."""
+    """Finish repeated with another status is `True`, and the first status stays."""
     for slot, first, second in ((SLOT, "success", "failed"), (SLOT + 1, "failed", "success")):
         held = await bench.a.win(slot=slot)
         assert await held.finish("success" if first == "success" else "failed")
@@ -47,7 +48,7 @@ async def first_status_stays(bench: Bench) -> None:
 
 @rule("FIN-004", level="lease", spec=("finish-refused", "calls-refused-writes-nothing"))
 async def others_cannot_finish(bench: Bench) -> None:
-    """finish of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
+    """Finish of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
     held = await bench.a.win()
     async with bench.unchanged("job", "other"):
         for client in (bench.a, bench.b):
@@ -66,11 +67,10 @@ async def finish_or_takeover(bench: Bench) -> None:
     for number in range(12):
         held = await bench.a.win(job=f"job {number}", lease_ms=bench.short_ms)
         await held.lapse()
-        calls = [held.finish("failed"), held.claimed_by(bench.b)]
         if number % 2:
-            taken, finished = await asyncio.gather(calls[1], calls[0])
+            taken, finished = await asyncio.gather(held.claimed_by(bench.b), held.finish("failed"))
         else:
-            finished, taken = await asyncio.gather(*calls)
+            finished, taken = await asyncio.gather(held.finish("failed"), held.claimed_by(bench.b))
         assert finished == (taken.outcome != "won"), f"finish: {finished}, takeover: {taken}"
         if finished:
             assert (taken.outcome, taken.status) == ("done", "failed")
@@ -90,7 +90,7 @@ async def lapsed_run_can_be_finished(bench: Bench) -> None:
 
 @rule("FIN-007", level="lease", spec=("finish-after-release", "calls-refused-writes-nothing"))
 async def released_run_cannot_be_finished(bench: Bench) -> None:
-    """finish after `release` is `False`, and the run stays unfinished for the next attempt."""
+    """Finish after `release` is `False`, and the run stays unfinished for the next attempt."""
     held = await bench.a.win()
     assert await held.release()
     async with bench.unchanged():
@@ -102,7 +102,8 @@ async def released_run_cannot_be_finished(bench: Bench) -> None:
 
 @rule("FIN-008", level="lease", spec=("finish-refused", "calls-guarded"), pace="timed")
 async def taken_run_cannot_be_finished(bench: Bench) -> None:
-    """After a takeover the old token's finish is `False`; the successor's run stays its own and ends with its status."""
+    """After a takeover the old token's finish is `False`; the successor's run stays its own and ends with its
+    status."""
     held = await bench.a.win(lease_ms=bench.short_ms)
     await held.lapse()
     taken = await bench.b.win(mode="takeover", after=1)
@@ -115,7 +116,7 @@ async def taken_run_cannot_be_finished(bench: Bench) -> None:
 
 @rule("FIN-009", level="lease", spec=("finish-refused", "word-superseded"), pace="timed")
 async def superseded_run_cannot_be_finished(bench: Bench) -> None:
-    """finish of a run that was superseded or exhausted is `False`, and it stays what it is."""
+    """Finish of a run that was superseded or exhausted is `False`, and it stays what it is."""
     old = await bench.a.win(slot=SLOT, lease_ms=bench.short_ms)
     spent = await bench.a.win(job="spent", lease_ms=bench.short_ms)
     await old.lapse()
@@ -131,7 +132,7 @@ async def superseded_run_cannot_be_finished(bench: Bench) -> None:
 
 @rule("FIN-010", level="lease", spec=("limits-words", "limits-before-send"))
 async def unknown_status_is_refused(bench: Bench) -> None:
-    """finish with a status that the protocol does not know is InvalidClaim and ends nothing."""
+    """Finish with a status that the protocol does not know is InvalidClaim and ends nothing."""
     held = await bench.a.win()
     async with bench.unchanged():
         for status in ("interrupted", "crashed", "exhausted", "superseded", "Success", "", "released"):
@@ -152,7 +153,7 @@ async def finish_clears_the_way(bench: Bench) -> None:
 
 @rule("FIN-012", level="lease", spec=("finish-holds", "word-run"))
 async def finish_ends_one_run(bench: Bench) -> None:
-    """finish ends its own run, and leaves the job's other runs and their leases as they were."""
+    """Finish ends its own run, and leaves the job's other runs and their leases as they were."""
     runs = [await bench.a.win(slot=SLOT + number, overlap="allow") for number in range(4)]
     before = await bench.look()
     assert await runs[1].finish()
@@ -164,7 +165,7 @@ async def finish_ends_one_run(bench: Bench) -> None:
 
 @rule("FIN-013", level="lease", spec=("finish-repeat", "bounds-skip", "calls-guarded"))
 async def finish_can_be_repeated_later(bench: Bench) -> None:
-    """finish repeated with its token is `True` also after newer runs, while its record is surely kept."""
+    """Finish repeated with its token is `True` also after newer runs, while its record is surely kept."""
     held = await bench.a.win(slot=SLOT)
     assert await held.finish("failed")
     for number in range(1, 15):

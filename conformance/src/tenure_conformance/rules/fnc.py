@@ -1,6 +1,7 @@
 """Fencing: a number that rises with each attempt of a job, and a token that only its owner has."""
 
 import asyncio
+from itertools import pairwise
 
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import VERBS, guarded
@@ -27,7 +28,7 @@ async def fence_rises_with_attempts(bench: Bench) -> None:
         held = await (bench.a, bench.b)[attempt % 2].win(after=attempt)
         fences.append(held.fence)
         assert await held.release()
-    assert all(later > earlier for earlier, later in zip(fences, fences[1:], strict=False)), fences
+    assert all(later > earlier for earlier, later in pairwise(fences)), fences
 
 
 @rule("FNC-003", level="lease", spec=("word-fence", "claim-fence"))
@@ -71,7 +72,8 @@ async def fence_outlives_its_runs(bench: Bench) -> None:
 
 @rule("FNC-006", level="durable", spec=("capabilities-durable", "bounds-never-dropped", "word-fence"))
 async def fence_outlives_its_clients(bench: Bench) -> None:
-    """What the store keeps is there when every client has left and new ones enter: runs, ends, tokens, floor and fence."""
+    """What the store keeps is there when every client has left and new ones enter: runs, ends, tokens, floor
+    and fence."""
     namespace = bench.namespace + "-kept"
     async with bench.visitor("first", namespace=namespace) as first:
         runs = [await first.win(slot=SLOT + number, overlap="allow", lease_ms=LONG_MS) for number in range(3)]
@@ -107,10 +109,21 @@ async def tokens_of_other_runs_are_wrong(bench: Bench) -> None:
 @rule("FNC-008", level="lease", spec=("names-exact", "limits-token", "calls-guarded"))
 async def tokens_are_compared_exactly(bench: Bench) -> None:
     """Tokens are compared to the last of 64 characters: case, spaces, prefixes and signs count."""
-    for number, token in enumerate(("Token", "a", "x" * 64, "0", "00", "1e3", "%", "*", "a b", "null", "'\";--\\", "~!@#$^&()")):
+    for number, token in enumerate(
+        ("Token", "a", "x" * 64, "0", "00", "1e3", "%", "*", "a b", "null", "'\";--\\", "~!@#$^&()")
+    ):
         job = f"job {number}"
         held = await bench.a.win(job=job, token=token)
-        near = {token.upper(), token.lower(), token + " ", " " + token, token[:-1] + "y", token[:-1], "0" + token, "x" * 63 + "z"}
+        near = {
+            token.upper(),
+            token.lower(),
+            token + " ",
+            " " + token,
+            token[:-1] + "y",
+            token[:-1],
+            "0" + token,
+            "x" * 63 + "z",
+        }
         for other in sorted(one for one in near - {token} if 1 <= len(one) <= 64):
             assert (await bench.b.ask(job=job, token=other)).outcome == "running", f"{other!r} won as {token!r}"
             assert not await bench.b.heartbeat(job, SLOT, other), f"{other!r} is not {token!r}"
@@ -177,7 +190,8 @@ async def losing_calls_use_no_fence(bench: Bench) -> None:
 
 @rule("FNC-013", level="lease", spec=("finish-repeat", "calls-guarded", "finish-refused"))
 async def former_tokens_stay_dead(bench: Bench) -> None:
-    """The tokens of all former attempts stay refused after the last one finished: they cannot finish, nor hear `True`."""
+    """The tokens of all former attempts stay refused after the last one finished: they cannot finish, nor hear
+    `True`."""
     tokens = []
     for attempt in range(3):
         held = await bench.a.win(after=attempt)

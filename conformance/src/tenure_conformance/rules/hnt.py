@@ -8,7 +8,7 @@ from tenure_conformance.client import Client
 from tenure_conformance.rule import rule
 
 PATIENCE_SECONDS = 20
-"""A hint that takes longer never comes; that it is fast is for a benchmark to say, not for a rule on a loaded machine."""
+"""A hint that takes longer never comes; how fast it is a benchmark says, not a rule on a loaded machine."""
 
 
 class _Listener:
@@ -92,7 +92,8 @@ async def hints_are_of_the_named(bench: Bench) -> None:
 
 @rule("HNT-003", level="hints", spec=("hint-never-trusted", "errors-cancel"))
 async def listening_disturbs_nothing(bench: Bench) -> None:
-    """A client that listens works as before meanwhile, and after its listener was cancelled and closed, again and again."""
+    """A client that listens works as before meanwhile, and after its listener was cancelled and closed, again
+    and again."""
     for turn in range(10):
         async with _Listener(bench.a, "job") as listener:
             for _ in range(turn):
@@ -122,7 +123,8 @@ async def every_listener_hears(bench: Bench) -> None:
 
 @rule("HNT-005", level="hints", spec=("hint-what", "hint-never-trusted"))
 async def hints_go_on(bench: Bench) -> None:
-    """Hints go on for as long as one listens: each of many releases of several jobs is heard or found by the next poll."""
+    """Hints go on for as long as one listens: each of many releases of several jobs is heard or found by the
+    next poll."""
     jobs = ["one", "two", "three"]
     async with _Listener(bench.b, *jobs, "warm") as listener:
         await _ready(bench, listener, "warm")

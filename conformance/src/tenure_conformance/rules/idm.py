@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.model import ClaimResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
@@ -27,7 +28,8 @@ async def claim_sent_again(bench: Bench) -> None:
 
 @rule("IDM-002", level="lease", spec=("errors-repeat", "previous-repeat", "previous-superseded"))
 async def takeover_sent_again(bench: Bench) -> None:
-    """A takeover sent again is one attempt, and is told the same lost attempts each time, superseded runs among them."""
+    """A takeover sent again is one attempt, and is told the same lost attempts each time, superseded runs among
+    them."""
     for number in range(3):
         lost = await bench.a.win(slot=SLOT + number, overlap="allow")
         assert await lost.release()
@@ -40,7 +42,8 @@ async def takeover_sent_again(bench: Bench) -> None:
 
 @rule("IDM-003", level="lease", spec=("errors-repeat", "claim-atomic"))
 async def claim_sent_at_once(bench: Bench) -> None:
-    """A claim that arrives several times at once, over several clients, is won each time as one attempt with one fence."""
+    """A claim that arrives several times at once, over several clients, is won each time as one attempt with
+    one fence."""
     clients = await bench.clients(8)
     for turn in range(6):
         claim = bench.claim(job=f"job {turn}")
@@ -88,7 +91,8 @@ async def release_sent_at_once(bench: Bench) -> None:
 
 @rule("IDM-007", level="lease", spec=("errors-late-message", "claim-row-5", "claim-after"))
 async def late_claim_wins_nothing(bench: Bench) -> None:
-    """A claim that arrives again after its run was released, taken, finished or superseded wins nothing and changes nothing."""
+    """A claim that arrives again after its run was released, taken, finished or superseded wins nothing and
+    changes nothing."""
     held = await bench.a.win()
     assert await held.release()
     async with bench.unchanged():
@@ -111,7 +115,8 @@ async def late_claim_wins_nothing(bench: Bench) -> None:
 
 @rule("IDM-008", level="lease", spec=("errors-late-message", "heartbeat-refused", "release-refused", "finish-refused"))
 async def late_calls_change_nothing(bench: Bench) -> None:
-    """Heartbeat, finish and release that arrive again after a takeover are refused and leave the successor's lease alone."""
+    """Heartbeat, finish and release that arrive again after a takeover are refused and leave the successor's
+    lease alone."""
     held = await bench.a.win()
     assert await held.heartbeat()
     assert await held.release()
@@ -129,7 +134,8 @@ async def late_calls_change_nothing(bench: Bench) -> None:
 
 @rule("IDM-009", level="lease", spec=("errors-late-message", "heartbeat-revives"), pace="timed")
 async def late_heartbeat_costs_one_lease(bench: Bench) -> None:
-    """A heartbeat that arrives late revives its own lapsed run, for one lease, after which the run can be taken as before."""
+    """A heartbeat that arrives late revives its own lapsed run, for one lease, after which the run can be taken
+    as before."""
     held = await bench.a.win(lease_ms=bench.short_ms)
     await held.lapse()
     assert await held.heartbeat()
@@ -151,7 +157,8 @@ async def record_sent_again(bench: Bench) -> None:
 
 @rule("IDM-011", level="lease", spec=("errors-repeat", "claim-row-6", "previous-exhausted"), pace="timed")
 async def exhausting_claim_sent_again(bench: Bench) -> None:
-    """A claim that ended a run as exhausted is told the same again, with the lost attempt whose record may be missing."""
+    """A claim that ended a run as exhausted is told the same again, with the lost attempt whose record may be
+    missing."""
     held = await bench.a.win(lease_ms=bench.short_ms)
     await held.lapse()
     claim = bench.claim(mode="takeover", after=1, max_attempts=1)
@@ -165,7 +172,8 @@ async def exhausting_claim_sent_again(bench: Bench) -> None:
 
 @rule("IDM-012", level="lease", spec=("errors-repeat", "word-token", "claim-row-2"))
 async def token_of_another_slot_is_fresh(bench: Bench) -> None:
-    """A token that won one run can win another run of its own, and repeats each win with that run's attempt and fence."""
+    """A token that won one run can win another run of its own, and repeats each win with that run's attempt and
+    fence."""
     first = await bench.a.win(slot=SLOT, token="one", overlap="allow")
     second = await bench.a.win(slot=SLOT + 1, token="one", overlap="allow")
     assert second.fence > first.fence

@@ -54,7 +54,7 @@ async def leaving_disturbs_nobody(bench: Bench) -> None:
 async def namespaces_are_exact(bench: Bench) -> None:
     """Namespaces that differ in case, a space, Unicode form, a separator or their last of 200 bytes are different."""
     base = bench.namespace
-    endings = ("\u00e9", "e\u0301", " ", "  ", ":job", "%", "*", "_", "-B", "-b", "/..", "\\", "'", "\"")
+    endings = ("\u00e9", "e\u0301", " ", "  ", ":job", "%", "*", "_", "-B", "-b", "/..", "\\", "'", '"')
     fill = 200 - len(base)
     distinct = [base + ending for ending in (*endings, "x" * fill, "x" * (fill - 1) + "y", "x" * (fill - 1))]
     clients = [await bench.client(f"n{number}", namespace=name) for number, name in enumerate(distinct)]

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from tenure.model import EARLY_MS, ClaimResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES
@@ -13,9 +14,12 @@ CENTURIES_MS = 500 * 365 * 24 * HOUR_MS
 
 
 async def _around(
-    bench: Bench, boundary_ms: int, claim: Callable[[int], Awaitable[ClaimResult]], judge: Callable[[int, ClaimResult], None]
+    bench: Bench,
+    boundary_ms: int,
+    claim: Callable[[int], Awaitable[ClaimResult]],
+    judge: Callable[[int, ClaimResult], None],
 ) -> None:
-    """Claim slots whose distance to the store's clock is about ``boundary_ms``, until both sides were hit to the millisecond."""
+    """Claim slots about ``boundary_ms`` before the store's clock, until both sides were hit to the millisecond."""
     exact = bench.loose_ms == 0
     hit: set[int] = set()
     number = 0
@@ -35,7 +39,8 @@ async def _around(
 
 @rule("LAT-001", level="lease", spec=("claim-row-12", "claim-writes", "result-late"))
 async def late_run_is_not_started(bench: Bench) -> None:
-    """A first claim whose limit is passed is `late` and writes nothing: a later claim with a larger limit wins attempt 1."""
+    """A first claim whose limit is passed is `late` and writes nothing: a later claim with a larger limit wins
+    attempt 1."""
     async with bench.unchanged():
         for max_late_ms in (0, 1, 60_000):
             for mode in MODES[:3]:
@@ -140,3 +145,17 @@ async def late_claim_starts_nothing(bench: Bench) -> None:
     assert (await bench.a.ask(slot=now + HOUR_MS)).outcome == "none"
     assert (await bench.a.takeover(SLOT + 4, after=0)).outcome == "none"
     assert (await bench.b.win(slot=SLOT)).attempt == 1
+
+
+@rule("LAT-010", level="lease", spec=("result-none", "claim-none-wait", "claim-row-10"))
+async def wait_ends_at_the_slot(bench: Bench) -> None:
+    """A takeover of an unknown run carries `wait_ms` until the millisecond before its slot, and none from it on."""
+
+    def judge(distance: int, told: ClaimResult) -> None:
+        assert told.outcome == "none"
+        if distance >= bench.loose_ms:
+            assert told.wait_ms is None, f"{distance} ms after the slot: {told}"
+        if distance < -bench.loose_ms:
+            assert bench.same_time(told.wait_ms, -distance), f"{-distance} ms before the slot: {told}"
+
+    await _around(bench, 0, lambda slot: bench.b.takeover(slot, after=0), judge)

@@ -10,6 +10,7 @@ from typing import Any
 from tenure.errors import BackendClosed, BackendError
 from tenure.model import Capabilities, new_token
 from tenure.protocol import LeaseBackend
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import outcomes, refused
 from tenure_conformance.records import attempted
@@ -59,7 +60,8 @@ async def left_backend_is_closed(bench: Bench) -> None:
 
 @rule("LIF-003", level="lease", spec=("errors-closed", "enter-prepares", "errors-deadline"))
 async def leaving_amid_calls(bench: Bench) -> None:
-    """Leaving while calls are on their way ends soon; each of them answers or raises a BackendError, and none is lost."""
+    """Leaving while calls are on their way ends soon; each of them answers or raises a BackendError, and none
+    is lost."""
     for turn in range(4):
         tasks: list[asyncio.Task[object]] = []
         begun = monotonic_ms()
@@ -99,7 +101,9 @@ async def leaving_leaves_nothing(bench: Bench) -> None:
             break
         await asyncio.sleep(0.05)
         after = left()
-    assert all(now < was + 5 for was, now in zip(before, after, strict=True)), f"tasks, threads, files: {before}, {after}"
+    assert all(now < was + 5 for was, now in zip(before, after, strict=True)), (
+        f"tasks, threads, files: {before}, {after}"
+    )
 
 
 @rule("LIF-005", level="lease", spec=("capabilities-final", "time-min-lease"))
@@ -151,17 +155,17 @@ async def calls_side_by_side(bench: Bench) -> None:
 
     async def all_of(number: int) -> None:
         run, client = held[number], bench.a
-        answers = await asyncio.gather(
+        beaten, other, told, active, results = await asyncio.gather(
             run.heartbeat(),
             client.heartbeat(run.job, run.slot, new_token()),
             client.ask(job=run.job, slot=run.slot),
             client.active(run.job),
             client.results(run.job),
         )
-        assert answers[:2] == [True, False]
-        assert (answers[2].outcome, answers[2].attempt) == ("running", 1)
-        assert [(one.job, one.slot, one.fence) for one in answers[3].runs] == [(run.job, run.slot, run.fence)]
-        assert [one.error for one in answers[4]] == [run.job]
+        assert (beaten, other) == (True, False)
+        assert (told.outcome, told.attempt) == ("running", 1)
+        assert [(one.job, one.slot, one.fence) for one in active.runs] == [(run.job, run.slot, run.fence)]
+        assert [one.error for one in results] == [run.job]
 
     for _ in range(5):
         await asyncio.gather(*(all_of(number) for number in range(len(held))))

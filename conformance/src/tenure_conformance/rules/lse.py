@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.errors import InvalidClaim
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import probe, refused
 from tenure_conformance.rule import rule
@@ -11,7 +12,7 @@ from tenure_conformance.timing import LONG_MS
 DAY_MS = 86_400_000
 
 
-@rule("LSE-001", level="lease", spec=("word-live", "time-store-clock"), pace="timed")
+@rule("LSE-001", level="lease", spec=("word-live", "time-store-clock", "time-interval"), pace="timed")
 async def lease_is_not_over_early(bench: Bench) -> None:
     """A lease is live until its end: `active`, `running` and the guarded calls say so until shortly before it."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
@@ -85,7 +86,8 @@ async def long_leases_do_not_overflow(bench: Bench) -> None:
 
 @rule("LSE-007", level="lease", spec=("result-won", "result-running", "active-live", "result-overlap"), pace="timed")
 async def what_is_left_is_exact(bench: Bench) -> None:
-    """Every answer that tells what is left of a lease tells the same end of it, by the store's clock, as it runs down."""
+    """Every answer that tells what is left of a lease tells the same end of it, by the store's clock, as it
+    runs down."""
     held = await bench.a.win(lease_ms=60_000)
     assert bench.same_time(held.expires_at, held.started_at + bench.granted(60_000))
     for _ in range(4):

@@ -5,6 +5,7 @@ from functools import partial
 
 from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import refused
 from tenure_conformance.records import attempted
@@ -32,13 +33,18 @@ async def _assert_apart(bench: Bench, names: Sequence[str]) -> None:
 async def separators_join_nothing(bench: Bench) -> None:
     """Names with separators, and with what reads like a slot at their end, do not run into each other."""
     signs = (":", "/", ".", "#", "|", "-", "_", ",", ";", "::", "{", "}", "{a}")
-    await _assert_apart(bench, [f"a{sign}b" for sign in signs] + ["a", "b", "ab", "a:b:c", f"a:{SLOT}", f"{SLOT}", "1", "01"])
+    await _assert_apart(
+        bench, [f"a{sign}b" for sign in signs] + ["a", "b", "ab", "a:b:c", f"a:{SLOT}", f"{SLOT}", "1", "01"]
+    )
 
 
 @rule("NAM-002", level="lease", spec="names-exact")
 async def unicode_forms_differ(bench: Bench) -> None:
-    """Names that look alike in different Unicode forms are different, and so are pictures, widths and invisible signs."""
-    await _assert_apart(bench, ["é", "e\u0301", "🎩", "💥", "ﬁ", "fi", "Ａ", "A", "a\u200bb", "ab", "ß", "ss", "İ", "i̇"])
+    """Names that look alike in different Unicode forms are different, and so are pictures, widths and invisible
+    signs."""
+    await _assert_apart(
+        bench, ["é", "e\u0301", "🎩", "💥", "ﬁ", "fi", "Ａ", "A", "a\u200bb", "ab", "ß", "ss", "İ", "i̇"]
+    )
 
 
 @rule("NAM-003", level="lease", spec="names-exact")
@@ -56,14 +62,41 @@ async def spaces_count(bench: Bench) -> None:
 @rule("NAM-005", level="lease", spec="names-exact")
 async def signs_mean_nothing(bench: Bench) -> None:
     """Signs that patterns, paths, queries and scripts know are plain letters in a name."""
-    names = ["*", "?", "[a]", "%", "_", "'", '"', "\\", "\\\\", "$", "$set", "..", ".", "../x", "/", "a.b", "--", "`", "~", "^", "&"]
-    await _assert_apart(bench, [*names, "(", ")", "+", "<x>", "null", "None", "true", "0", "-1", "a'; DROP TABLE runs; --", "{}", "=", "@"])
+    names = [
+        "*",
+        "?",
+        "[a]",
+        "%",
+        "_",
+        "'",
+        '"',
+        "\\",
+        "\\\\",
+        "$",
+        "$set",
+        "..",
+        ".",
+        "../x",
+        "/",
+        "a.b",
+        "--",
+        "`",
+        "~",
+        "^",
+        "&",
+    ]
+    await _assert_apart(
+        bench,
+        [*names, "(", ")", "+", "<x>", "null", "None", "true", "0", "-1", "a'; DROP TABLE runs; --", "{}", "=", "@"],
+    )
 
 
 @rule("NAM-006", level="lease", spec=("limits-name", "limits-before-send"))
 async def longest_names_work(bench: Bench) -> None:
     """A name of 200 bytes works and its last byte counts, in ASCII and beyond; one of 201 bytes is InvalidClaim."""
-    await _assert_apart(bench, ["x" * 200, "x" * 199 + "y", "x" * 199, "é" * 100, "é" * 99 + "ee", "🎩" * 50, "🎩" * 49 + "💥"])
+    await _assert_apart(
+        bench, ["x" * 200, "x" * 199 + "y", "x" * 199, "é" * 100, "é" * 99 + "ee", "🎩" * 50, "🎩" * 49 + "💥"]
+    )
     for name in ("x" * 201, "é" * 100 + "x", "🎩" * 51):
         for what, call in _calls_of_job(bench, name):
             with refused(InvalidClaim, f"{what} of a name of {len(name.encode())} bytes"):
@@ -72,7 +105,8 @@ async def longest_names_work(bench: Bench) -> None:
 
 @rule("NAM-007", level="lease", spec=("limits-name", "limits-before-send"))
 async def impossible_names_are_refused(bench: Bench) -> None:
-    """An empty name, one with a control character or a lone surrogate, is InvalidClaim in every call, and nothing is written."""
+    """An empty name, one with a control character or a lone surrogate, is InvalidClaim in every call, and
+    nothing is written."""
     await bench.a.win()
     async with bench.unchanged():
         for name in ("", "a\x00b", "a\nb", "\t", "\x7f", "a\ud800", "\x9f"):
@@ -137,7 +171,9 @@ async def every_token_works(bench: Bench) -> None:
 @rule("NAM-010", level="lease", spec=("limits-name", "names-exact", "result-running"))
 async def holders_are_told_exactly(bench: Bench) -> None:
     """An instance's id comes back exactly, up to 200 bytes, wherever the holder is told."""
-    for number, instance in enumerate(("host-1-a", " a ", "é", "e\u0301", "🎩" * 50, "x" * 200, "a:b|c", "0", "None", "'%_*\\")):
+    for number, instance in enumerate(
+        ("host-1-a", " a ", "é", "e\u0301", "🎩" * 50, "x" * 200, "a:b|c", "0", "None", "'%_*\\")
+    ):
         job = f"job {number}"
         held = await bench.a.win(job=job, instance=instance)
         assert (await bench.b.ask(job=job)).holder == instance

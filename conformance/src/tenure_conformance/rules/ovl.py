@@ -11,7 +11,8 @@ from tenure_conformance.timing import LONG_MS
 
 @rule("OVL-001", level="lease", spec=("claim-row-13", "result-overlap"))
 async def live_run_is_in_the_way(bench: Bench) -> None:
-    """Under `skip` a newer slot is told `overlap` with the live run's slot, holder and lease, and attempt 0 of its own."""
+    """Under `skip` a newer slot is told `overlap` with the live run's slot, holder and lease, and attempt 0 of
+    its own."""
     held = await bench.a.win(slot=SLOT)
     async with bench.unchanged():
         for mode in MODES[:3]:
@@ -25,7 +26,8 @@ async def live_run_is_in_the_way(bench: Bench) -> None:
 
 @rule("OVL-002", level="lease", spec=("claim-row-9", "newer-counts-dropped"))
 async def older_slot_is_superseded(bench: Bench) -> None:
-    """Under `skip` an unknown run older than one that started is `done` superseded without an attempt, live or ended."""
+    """Under `skip` an unknown run older than one that started is `done` superseded without an attempt, live or
+    ended."""
     for number, end in enumerate(("live", "released", "success")):
         job = f"job {number}"
         newer = await bench.a.win(job=job, slot=SLOT + 5)
@@ -137,7 +139,8 @@ async def takeover_waits_for_the_live_run(bench: Bench) -> None:
 
 @rule("OVL-009", level="lease", spec=("claim-own-rules", "claim-row-14", "claim-row-13"))
 async def claim_brings_its_own_rule(bench: Bench) -> None:
-    """The claim's own overlap rule decides, not that of the run in the way: `allow` beside `skip`, and `skip` beside `allow`."""
+    """The claim's own overlap rule decides, not that of the run in the way: `allow` beside `skip`, and `skip`
+    beside `allow`."""
     await bench.a.win(slot=SLOT, overlap="skip")
     beside = await bench.b.win(slot=SLOT + 1, overlap="allow")
     assert beside.result.previous == ()
@@ -148,7 +151,8 @@ async def claim_brings_its_own_rule(bench: Bench) -> None:
 
 @rule("OVL-010", level="lease", spec=("claim-row-2", "claim-row-4"), pace="timed")
 async def holder_repeats_while_live_only(bench: Bench) -> None:
-    """The holder's claim is repeated beside other live runs while its own is live; once over, a newer run supersedes it."""
+    """The holder's claim is repeated beside other live runs while its own is live; once over, a newer run
+    supersedes it."""
     held = await bench.a.win(slot=SLOT, lease_ms=LONG_MS)
     newer = await bench.b.win(slot=SLOT + 1, overlap="allow")
     again = await held.again()
@@ -166,7 +170,8 @@ async def holder_repeats_while_live_only(bench: Bench) -> None:
 
 @rule("OVL-011", level="lease", spec=("claim-supersedes", "word-superseded", "previous-superseded"))
 async def newer_win_supersedes(bench: Bench) -> None:
-    """A win under `skip` supersedes every older unfinished run: they leave `active`, their tokens are dead, it is told of all."""
+    """A win under `skip` supersedes every older unfinished run: they leave `active`, their tokens are dead, it
+    is told of all."""
     lost = [await bench.a.win(slot=SLOT + number, overlap="allow", instance=f"h{number}") for number in range(5)]
     for run in lost:
         assert await run.release()
@@ -186,7 +191,8 @@ async def newer_win_supersedes(bench: Bench) -> None:
 
 @rule("OVL-012", level="lease", spec=("claim-supersedes", "claim-own-rules"))
 async def allow_supersedes_nothing(bench: Bench) -> None:
-    """A win under `allow` leaves every other run as it is, also a takeover, and is told of its own last attempt alone."""
+    """A win under `allow` leaves every other run as it is, also a takeover, and is told of its own last attempt
+    alone."""
     lost = await bench.a.win(slot=SLOT, overlap="allow")
     assert await lost.release()
     middle = await bench.a.win(slot=SLOT + 1, overlap="allow")
@@ -212,7 +218,8 @@ async def overlap_names_the_newest(bench: Bench) -> None:
 
 @rule("OVL-014", level="lease", spec=("claim-supersedes", "claim-row-4"), pace="timed")
 async def newer_run_forbids_takeover(bench: Bench) -> None:
-    """Under `skip` a run whose lease is over is not taken once a newer one started, live or ended; under `allow` it is."""
+    """Under `skip` a run whose lease is over is not taken once a newer one started, live or ended; under
+    `allow` it is."""
     held = await bench.a.win(slot=SLOT, lease_ms=bench.short_ms, overlap="allow")
     newer = await bench.b.win(slot=SLOT + 1, overlap="allow")
     await held.lapse()
@@ -244,11 +251,16 @@ async def one_live_run_under_skip(bench: Bench) -> None:
 
 @rule("OVL-016", level="lease", spec=("claim-row-7", "claim-row-8", "claim-supersedes"))
 async def newer_unfinished_runs_stay(bench: Bench) -> None:
-    """A takeover under `allow` beside newer runs leaves them unfinished, and the newest can still be taken under `skip`."""
+    """A takeover under `allow` beside newer runs leaves them unfinished, and the newest can still be taken
+    under `skip`."""
     runs = [await bench.a.win(slot=SLOT + number, overlap="allow") for number in range(3)]
     for run in runs:
         assert await run.release()
     taken = await bench.b.win(slot=SLOT, after=1, overlap="allow")
     assert await taken.release()
     newest = await bench.b.win(slot=SLOT + 2, after=1)
-    assert sorted((one.slot, one.attempt) for one in newest.result.previous) == [(SLOT, 2), (SLOT + 1, 1), (SLOT + 2, 1)]
+    assert sorted((one.slot, one.attempt) for one in newest.result.previous) == [
+        (SLOT, 2),
+        (SLOT + 1, 1),
+        (SLOT + 2, 1),
+    ]

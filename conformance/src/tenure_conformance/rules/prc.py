@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.model import MAX_SLOT
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
@@ -40,7 +41,8 @@ async def extreme_slots_work(bench: Bench) -> None:
 
 @rule("PRC-003", level="lease", spec=("limits-slot", "result-none", "claim-row-11"))
 async def far_slots_are_told_exactly(bench: Bench) -> None:
-    """For slots up to the end of the year 9999 the time to wait is told to the millisecond, and calls on them are refused."""
+    """For slots up to the end of the year 9999 the time to wait is told to the millisecond, and calls on them
+    are refused."""
     for slot in (MAX_SLOT, MAX_SLOT - 1, 4_102_444_800_001):
         for mode in MODES:
             told = await bench.b.ask(slot=slot, mode=mode)

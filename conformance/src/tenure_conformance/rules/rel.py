@@ -34,7 +34,7 @@ async def released_token_holds_nothing(bench: Bench) -> None:
 
 @rule("REL-003", level="lease", spec=("release-repeat", "errors-repeat", "release-refused"))
 async def release_can_be_repeated(bench: Bench) -> None:
-    """release repeated is `True` and changes nothing, until a successor won; then it is `False` and touches nothing."""
+    """Release repeated is `True` and changes nothing, until a successor won; then it is `False` and touches nothing."""
     held = await bench.a.win()
     assert await held.release()
     async with bench.unchanged():
@@ -49,7 +49,8 @@ async def release_can_be_repeated(bench: Bench) -> None:
 
 @rule("REL-004", level="lease", spec=("claim-released-not-used", "claim-row-6"))
 async def released_attempt_is_not_used_up(bench: Bench) -> None:
-    """A released attempt is not used up, however often: with one attempt allowed the run is won again, as the next attempt."""
+    """A released attempt is not used up, however often: with one attempt allowed the run is won again, as the
+    next attempt."""
     for attempt in range(1, 9):
         held = await (bench.a, bench.b)[attempt % 2].win(after=attempt - 1, max_attempts=1)
         assert held.attempt == attempt
@@ -59,7 +60,7 @@ async def released_attempt_is_not_used_up(bench: Bench) -> None:
 
 @rule("REL-005", level="lease", spec=("release-after-finish", "calls-refused-writes-nothing"))
 async def finished_run_cannot_be_released(bench: Bench) -> None:
-    """release after finish is `False`, and the run stays ended."""
+    """Release after finish is `False`, and the run stays ended."""
     held = await bench.a.win()
     assert await held.finish("failed")
     assert not await held.release()
@@ -70,7 +71,8 @@ async def finished_run_cannot_be_released(bench: Bench) -> None:
 
 @rule("REL-006", level="lease", spec=("release-holds", "lost-ended-at", "calls-guarded"), pace="timed")
 async def lapsed_run_can_be_released(bench: Bench) -> None:
-    """A holder whose lease ran out can still release; the attempt ended when the lease did, is released, and not used up."""
+    """A holder whose lease ran out can still release; the attempt ended when the lease did, is released, and
+    not used up."""
     held = await bench.a.win(lease_ms=bench.short_ms)
     await held.lapse()
     assert await held.release()
@@ -82,7 +84,7 @@ async def lapsed_run_can_be_released(bench: Bench) -> None:
 
 @rule("REL-007", level="lease", spec=("release-refused", "calls-refused-writes-nothing"))
 async def others_cannot_release(bench: Bench) -> None:
-    """release of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
+    """Release of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
     held = await bench.a.win()
     async with bench.unchanged("job", "other"):
         for client in (bench.a, bench.b):
@@ -137,7 +139,7 @@ async def released_run_is_won_in_every_mode(bench: Bench) -> None:
 
 @rule("REL-011", level="lease", spec=("release-holds", "word-run"))
 async def release_gives_up_one_run(bench: Bench) -> None:
-    """release gives up its own run, and leaves the job's other runs and their leases as they were."""
+    """Release gives up its own run, and leaves the job's other runs and their leases as they were."""
     runs = [await bench.a.win(slot=SLOT + number, overlap="allow", token="same") for number in range(4)]
     before = await bench.look()
     assert await runs[1].release()

@@ -5,10 +5,12 @@ from itertools import product
 
 from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT, RunResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import refused
 from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarted
 from tenure_conformance.rule import rule
+
 
 @rule("RES-001", level="lease", spec=("results-one-record", "result-statuses"))
 async def results_round_trip(bench: Bench) -> None:
@@ -66,8 +68,20 @@ async def long_errors_are_kept(bench: Bench) -> None:
 
 @rule("RES-005", level="lease", spec=("limits-error-clean", "limits-error-text"))
 async def every_text_is_kept(bench: Bench) -> None:
-    """Error texts of every script, sign and control character come back as the record has them, and the backend stays usable."""
-    texts = ["", " ", "žluťoučký", "𝕏🎩💥", "a\x00b", "\ud800", "\r\n\t\x1b[31m", "'\";--\\%_$1{}", "\u2028\uffff\ufeff", "e\u0301é"]
+    """Error texts of every script, sign and control character come back as the record has them, and the backend
+    stays usable."""
+    texts = [
+        "",
+        " ",
+        "žluťoučký",
+        "𝕏🎩💥",
+        "a\x00b",
+        "\ud800",
+        "\r\n\t\x1b[31m",
+        "'\";--\\%_$1{}",
+        "\u2028\uffff\ufeff",
+        "e\u0301é",
+    ]
     for number, text in enumerate(texts):
         await bench.a.save_result("job", attempted(SLOT + number, error=text))
     found = (await bench.b.results())[::-1]
@@ -101,7 +115,8 @@ async def results_are_of_their_job(bench: Bench) -> None:
 
 @rule("RES-008", level="lease", spec=("results-crashed-yields", "results-overwrite"))
 async def crashed_yields(bench: Bench) -> None:
-    """Of two records of one attempt the second stays, unless it is `crashed`: every pair of statuses, in both orders."""
+    """Of two records of one attempt the second stays, unless it is `crashed`: every pair of statuses, in both
+    orders."""
     for number, (first, second) in enumerate(product(ATTEMPTED, ATTEMPTED)):
         one, two = attempted(SLOT + number, 1, first, "one"), attempted(SLOT + number, 1, second, "two")
         await bench.a.save_result("job", one)
@@ -122,7 +137,8 @@ async def first_reason_stays(bench: Bench) -> None:
 
 @rule("RES-010", level="lease", spec=("bounds-history", "bounds-history-old"))
 async def newest_hundred_are_kept(bench: Bench) -> None:
-    """The newest hundred records are kept, by slot and attempt; an older one that comes late is dropped, one in between is not."""
+    """The newest hundred records are kept, by slot and attempt; an older one that comes late is dropped, one in
+    between is not."""
     for number in range(1, 104):
         await (bench.a, bench.b)[number % 2].save_result("job", attempted(SLOT + number * 10))
     expected = [SLOT + number * 10 for number in range(103, 3, -1)]
@@ -140,7 +156,8 @@ async def newest_hundred_are_kept(bench: Bench) -> None:
 
 @rule("RES-011", level="lease", spec=("results-limit", "limits-numbers"))
 async def limit_has_a_default(bench: Bench) -> None:
-    """`results` gives twenty records unless told otherwise, and a limit that is not a positive integer is InvalidClaim."""
+    """`results` gives twenty records unless told otherwise, and a limit that is not a positive integer is
+    InvalidClaim."""
     for number in range(25):
         await bench.a.save_result("job", attempted(SLOT + number))
     assert [one.slot for one in await bench.b.results()] == [SLOT + number for number in range(24, 4, -1)]
@@ -165,7 +182,8 @@ async def results_keep_large_numbers(bench: Bench) -> None:
 
 @rule("RES-013", level="lease", spec=("results-one-record", "claim-writes"))
 async def results_and_runs_are_apart(bench: Bench) -> None:
-    """Records can be saved of runs that the store does not know, and change no run; runs and their ends write no record."""
+    """Records can be saved of runs that the store does not know, and change no run; runs and their ends write
+    no record."""
     held = await bench.a.win(slot=SLOT + 1)
     before = await bench.look()
     for slot in (SLOT, SLOT + 1, SLOT + 2):
@@ -182,7 +200,5 @@ async def concurrent_records_are_all_kept(bench: Bench) -> None:
     """Records that many clients save at once are all kept, none twice."""
     clients = await bench.clients()
     saved = [attempted(SLOT + slot, attempt) for slot in range(10) for attempt in range(1, 6)]
-    await asyncio.gather(
-        *(clients[number % len(clients)].save_result("job", one) for number, one in enumerate(saved))
-    )
+    await asyncio.gather(*(clients[number % len(clients)].save_result("job", one) for number, one in enumerate(saved)))
     assert await bench.b.results(limit=100) == saved[::-1]

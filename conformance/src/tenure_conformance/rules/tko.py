@@ -3,6 +3,7 @@
 import asyncio
 
 from tenure.model import ClaimResult
+
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import VERBS, guarded, outcomes, probe
 from tenure_conformance.rule import rule
@@ -12,7 +13,8 @@ from tenure_conformance.timing import monotonic_ms
 
 @rule("TKO-001", level="lease", spec=("claim-row-10", "claim-writes", "result-none"))
 async def takeover_creates_nothing(bench: Bench) -> None:
-    """A takeover of an unknown run is `none` without a wait, and creates nothing: the first claim after it is attempt 1."""
+    """A takeover of an unknown run is `none` without a wait, and creates nothing: the first claim after it is
+    attempt 1."""
     async with bench.unchanged():
         for after in (0, 1, 5):
             told = await bench.b.takeover(SLOT, after=after, overlap="allow", max_late_ms=0)
@@ -51,7 +53,8 @@ async def lapsed_run_is_taken(bench: Bench) -> None:
 
 @rule("TKO-004", level="lease", spec=("claim-atomic", "claim-row-8"), pace="timed")
 async def one_backup_wins(bench: Bench) -> None:
-    """Of many backups that ask at once, again and again around the end of a lease, one wins, and one attempt is counted."""
+    """Of many backups that ask at once, again and again around the end of a lease, one wins, and one attempt is
+    counted."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
     clients = await bench.clients()
     answers: list[ClaimResult] = []
@@ -122,7 +125,8 @@ async def stale_backup_learns_the_attempt(bench: Bench) -> None:
 
 @rule("TKO-009", level="lease", spec=("previous-own", "lost-ended-at"))
 async def previous_is_the_last_attempt(bench: Bench) -> None:
-    """Over a chain of takeovers each winner is told the one attempt before its own, with its holder, fence and times."""
+    """Over a chain of takeovers each winner is told the one attempt before its own, with its holder, fence and
+    times."""
     held = await bench.a.win()
     for attempt in range(2, 7):
         assert await held.release()
@@ -136,7 +140,8 @@ async def previous_is_the_last_attempt(bench: Bench) -> None:
 
 @rule("TKO-010", level="lease", spec=("claim-supersedes", "previous-superseded", "previous-own"))
 async def takeover_supersedes_older_runs(bench: Bench) -> None:
-    """A takeover under `skip` supersedes every older unfinished run, and is told the last attempt of each and its own."""
+    """A takeover under `skip` supersedes every older unfinished run, and is told the last attempt of each and
+    its own."""
     lost = [await bench.a.win(slot=SLOT + number, overlap="allow", instance=f"h{number}") for number in range(4)]
     for run in lost:
         assert await run.release()
@@ -159,7 +164,8 @@ async def takeover_is_never_late(bench: Bench) -> None:
 
 @rule("TKO-012", level="lease", spec=("claim-none-wait", "result-none", "claim-row-10"))
 async def takeover_says_how_long_to_wait(bench: Bench) -> None:
-    """A takeover of an unknown run that is not due is `none` with the time until its slot, also within the next second."""
+    """A takeover of an unknown run that is not due is `none` with the time until its slot, also within the next
+    second."""
     for ahead in (400, 3_600_000, 86_400_000 * 365):
         slot = (await bench.a.active()).now_ms + ahead
         told = await bench.b.takeover(slot, after=0)
