@@ -17,7 +17,7 @@ def test_both_statements_of_the_rows_agree(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_row_has_situations_in_which_later_rows_fit_too(seed):
-    alone = {1, 3, 8, 14}  # nothing that comes later speaks of such a run, or everything does
+    alone = {1, 3, 7, 8, 13, 14}  # of what comes later nothing speaks of such a run, or the last row alone
     for row, situations in by_row(seed).items():
         assert len(situations) >= 20, row
         fitting = {fitting_rows(state, one.claim(now), now) for one in situations for state, now in [simulate(one)]}

@@ -102,6 +102,21 @@ async def floor_never_goes_down(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT + 1_500, overlap="allow")).outcome == "won"
 
 
+@rule("BND-009", level="lease", spec=("bounds-floor", "bounds-never-dropped"))
+async def late_end_does_not_lower_the_floor(bench: Bench) -> None:
+    """An old run that ends and is dropped last lets no slot start that was dropped before it."""
+    old = await bench.a.win(slot=SLOT, overlap="allow")
+    for number in range(1, 150):
+        held = await bench.a.win(slot=SLOT + number * 10, overlap="allow")
+        assert await held.finish()
+    assert await old.finish()
+    assert await (await bench.a.win(slot=SLOT + 1_500, overlap="allow")).finish()
+    assert await (await bench.a.win(slot=SLOT + 1_510, overlap="allow")).finish()
+    for number in range(20):
+        for client in (bench.a, bench.b):
+            assert (await client.ask(slot=SLOT + number * 10, overlap="allow")).outcome == "done", number
+
+
 @rule("BND-006", level="lease", spec=("bounds-skip", "claim-supersedes", "bounds-allow"))
 async def unfinished_runs_are_not_dropped(bench: Bench) -> None:
     """Under `allow` an unfinished run is kept and can be taken, however many newer runs end."""
@@ -130,10 +145,12 @@ async def old_slots_stay_superseded(bench: Bench) -> None:
 @rule("BND-008", level="lease", spec=("bounds-floor", "claim-row-14", "bounds-allow"))
 async def floor_is_not_too_high(bench: Bench) -> None:
     """A slot above every run that may have been dropped can start under `allow`, also between kept ones."""
-    for number in range(140):
-        held = await bench.a.win(slot=SLOT + number * 10, overlap="allow")
-        assert await held.finish()
-    await bench.a.win(slot=SLOT + 1_400, overlap="allow")
-    for number in (139, 100, 40, 13, 12):
-        between = await bench.b.win(slot=SLOT + number * 10 - 5, overlap="allow")
-        assert (between.attempt, between.result.previous) == (1, ())
+    for overlap, kept in zip(OVERLAPS, (16, 128), strict=True):
+        count = kept + 12
+        for number in range(count):
+            held = await bench.a.win(job=overlap, slot=SLOT + number * 10, overlap=overlap)
+            assert await held.finish()
+        await bench.a.win(job=overlap, slot=SLOT + count * 10, overlap=overlap)
+        for number in (count - 1, count - kept + 2, count - kept + 1):
+            between = await bench.b.win(job=overlap, slot=SLOT + number * 10 - 5, overlap="allow")
+            assert (between.attempt, between.result.previous) == (1, ())

@@ -117,12 +117,17 @@ async def results_are_of_their_job(bench: Bench) -> None:
 async def crashed_yields(bench: Bench) -> None:
     """Of two records of one attempt the second stays, unless it is `crashed`: every pair of statuses, in both
     orders."""
+    kept = []
     for number, (first, second) in enumerate(product(ATTEMPTED, ATTEMPTED)):
         one, two = attempted(SLOT + number, 1, first, "one"), attempted(SLOT + number, 1, second, "two")
         await bench.a.save_result("job", one)
         await bench.b.save_result("job", two)
-        (found, *_) = await bench.a.results(limit=1)
-        assert found == (one if second == "crashed" else two), f"{first}, then {second}: {found}"
+        kept.append(one if second == "crashed" else two)
+        found = await bench.a.results(limit=100)
+        assert found == kept[::-1], f"{first}, then {second}: {found[0]}"
+    await bench.b.save_result("job", attempted(SLOT + 7, 1, "failed", "in the middle"))
+    kept[7] = attempted(SLOT + 7, 1, "failed", "in the middle")
+    assert await bench.a.results(limit=100) == kept[::-1]
 
 
 @rule("RES-009", level="lease", spec="results-crashed-yields")
