@@ -1,0 +1,396 @@
+"""Every Python block of these pages runs, and does what the page says."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tenure import Context
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "core/README.md", "docs/run-lifecycle.md", "docs/claims.md", "docs/leases.md", "docs/jobs.md"]
+OPTIONAL = {"pymongo"}
+LONGEST_WAIT_S = 60
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def file_of(block):
+    """A block that begins with a file's name is that file of an application, and has a test of its own."""
+    first = re.match(r"# (\S+\.py)\n", block)
+    return first and first[1]
+
+
+def file_block(page, name):
+    (block,) = [block for block in blocks(page) if file_of(block) == name]
+    return block
+
+
+def nothing(*args, **kwargs):
+    return None
+
+
+async def nothing_async(*args, **kwargs):
+    return None
+
+
+# What the reader of a page has of his own.
+OF_THE_READER = {
+    "README.md": {"send_report": nothing},
+    "docs/jobs.md": {
+        "copy_new_rows": nothing_async,
+        **dict.fromkeys(
+            [
+                "send_report",
+                "remove_old_files",
+                "count_visitors",
+                "new_files",
+                "import_file",
+                "page_someone",
+                "count",
+                "bill",
+                "launch",
+            ],
+            nothing,
+        ),
+    },
+    "docs/leases.md": {"charge_all_customers": nothing_async, "note_how_far_it_got": nothing},
+}
+
+
+def execute(page):
+    """The names that the page's blocks leave behind, executed from top to bottom."""
+    names = {"__name__": "page", **OF_THE_READER.get(page, {})}
+    for number, block in enumerate(blocks(page), 1):
+        if file_of(block) and "__main__" not in block:
+            continue
+        try:
+            exec(compile(block, f"{page}, block {number}", "exec"), names)
+        except ModuleNotFoundError as error:
+            if error.name not in OPTIONAL:
+                raise
+    return names
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_run_from_top_to_bottom(page, here):
+    names = execute(page)
+    if "database" in names:
+        names["database"].close()
+
+
+def test_each_file_that_a_page_shows_has_a_test():
+    tests = Path(__file__).read_text("utf-8")
+    shown = {name for page in PAGES for block in blocks(page) if (name := file_of(block))}
+    assert shown == set(re.findall(r'file_block\("[^"]+", "([^"]+)"\)', tests))
+
+
+# docs/jobs.md
+
+
+def test_the_handlers_of_the_jobs_page_can_be_called(here):
+    names = execute("docs/jobs.md")
+    ctx = Context("import", 0, 1, 1, "scheduled", "i", "skip")
+    imported = []
+    names.update(new_files=lambda: ["a", "b"], import_file=imported.append)
+    names["import_files"](ctx)
+    assert imported == ["a", "b"]
+    ctx.signal.set("stop")
+    with pytest.raises(InterruptedError):
+        names["import_files"](ctx)
+    asyncio.run(names["sync"](ctx))
+
+
+def test_jobs_come_and_go_as_the_jobs_page_shows(here):
+    names = execute("docs/jobs.md")
+
+    class Customer:
+        id, period = 7, "1h"
+
+    names["bill"] = nothing
+    names["customer_changed"](Customer)
+    Customer.period = "2h"
+    names["customer_changed"](Customer)
+    (job,) = [job for job in names["scheduler"].jobs if job.name == "bill-7"]
+    assert job.schedule.next_slot(0) == 2 * 3_600_000
+    names["customer_left"](Customer)
+    assert "bill-7" not in [job.name for job in names["scheduler"].jobs]
+
+
+def test_the_listener_and_the_button_of_the_jobs_page_work(here):
+    names = execute("docs/jobs.md")
+    scheduler, told = names["watched"], []
+    names["page_someone"] = told.append
+    scheduler.every("sync", "1d", lambda: 1 / 0)
+    names["scheduler"] = scheduler
+
+    async def main():
+        async with scheduler:
+            assert (await names["on_button"]()).outcome == "won"
+            async with asyncio.timeout(LONGEST_WAIT_S):
+                while not told:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert told[0].endswith("ZeroDivisionError: division by zero")
+
+
+# docs/leases.md
+
+
+def test_the_sql_guard_refuses_the_older_attempt(here, capsys):
+    names = execute("docs/leases.md")
+    assert capsys.readouterr().out == "refused\n"
+    assert names["take"]("eu", names["b"]) == 85
+    with pytest.raises(names["Stale"]):
+        names["take"]("eu", names["a"])
+    names["take"]("eu", names["b"] + 1)
+    with pytest.raises(names["Stale"]):
+        names["save"]("eu", 90, names["b"])
+    names["database"].close()
+
+
+def test_the_file_guard_refuses_the_older_attempt(here):
+    names = execute("docs/leases.md")
+    names["database"].close()
+    save_file, path = names["save_file"], here / "total.txt"
+    assert [save_file(path, str(fence), fence) for fence in (5, 5, 1796126450400, 6)] == [True, True, True, False]
+    assert path.read_text() == "1796126450400"
+
+
+def test_the_redis_guard_refuses_the_older_attempt(here):
+    fakeredis = pytest.importorskip("fakeredis")
+    pytest.importorskip("lupa")
+    names = execute("docs/leases.md")
+    names["database"].close()
+    client = fakeredis.FakeRedis()
+    save = names["save_in_redis"]
+    assert [save(client, "eu", 1, fence) for fence in (names["a"], names["a"], names["b"], names["a"])] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    client.close()
+
+
+def test_the_mongo_guard_refuses_the_older_attempt(here):
+    mongomock = pytest.importorskip("mongomock")
+    pytest.importorskip("pymongo")
+    names = execute("docs/leases.md")
+    names["database"].close()
+    totals = mongomock.MongoClient().db.totals
+    save = names["save_in_mongo"]
+    assert [save(totals, "eu", fence, fence) for fence in (5, 5, 7, 6)] == [True, True, True, False]
+    assert list(totals.find()) == [{"_id": "eu", "fence": 7, "total": 7}]
+
+
+def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
+    names = execute("docs/leases.md")
+    names["database"].close()
+    noted = []
+    names.update(charge_all_customers=asyncio.Event().wait, note_how_far_it_got=lambda: noted.append(True))
+
+    async def main():
+        task = asyncio.create_task(names["charge"](None))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(main())
+    assert noted == [True]
+
+
+# Applications, as real processes
+
+
+class Process:
+    """A process, and the lines that it printed so far."""
+
+    def __init__(self, *command, cwd):
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.popen = subprocess.Popen(
+            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.popen.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def find(self, pattern):
+        return [found for line in list(self.lines) if (found := re.search(pattern, line))]
+
+    def wait_for(self, pattern, times=1):
+        end = time.monotonic() + LONGEST_WAIT_S
+        while len(found := self.find(pattern)) < times:
+            assert time.monotonic() < end, f"not printed {times} times: {pattern}\n" + "\n".join(self.lines)
+            assert self.popen.poll() is None, f"ended before it printed {pattern}\n" + "\n".join(self.lines)
+            time.sleep(0.02)
+        return found[-1]
+
+    def end(self, signum=signal.SIGTERM):
+        self.popen.send_signal(signum)
+        return self.ended()
+
+    def ended(self):
+        code = self.popen.wait(LONGEST_WAIT_S)
+        self._reader.join()
+        return code
+
+    def close(self):
+        self.popen.kill()
+        self.popen.wait()
+        self._reader.join()
+        self.popen.stdout.close()
+
+
+@contextmanager
+def running(*command, cwd):
+    process = Process(*command, cwd=cwd)
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+RUN = r"^slot (\d\d:\d\d:\d\d)  attempt (\d+)  fence (\d+)  (\S+)$"
+
+
+def test_the_program_of_the_readme_runs_until_it_is_told_to_stop(tmp_path):
+    (tmp_path / "app.py").write_text(file_block("README.md", "app.py"))
+    with running(sys.executable, "app.py", cwd=tmp_path) as app:
+        slot, attempt, fence, _ = app.wait_for(RUN).groups()
+        assert int(slot[-1]) % 5 == 0
+        assert attempt == "1"
+        assert int(fence) > 1_700_000_000_000
+        assert app.end() == 0
+        assert len(app.lines) == len(app.find(RUN)), app.lines
+
+
+def test_the_readmes_two_processes_share_the_slots_and_a_killed_ones_run_is_taken_over(tmp_path):
+    app = file_block("README.md", "app.py").replace('"5s"', '"10s"')  # a busy machine must not make the next slot due
+    (tmp_path / "app.py").write_text(app)
+    command = (sys.executable, "app.py")
+    with running(*command, cwd=tmp_path) as one, running(*command, cwd=tmp_path) as two:
+        killed, survivor = first_to_run(one, two)
+        killed.popen.kill()
+        killed.ended()
+        slot, attempt, fence, _ = killed.find(RUN)[-1].groups()
+        second = re.match(RUN, survivor.wait_for(rf"^slot {slot} ").string)
+        assert (attempt, second[2]) == ("1", "2")
+        assert int(second[3]) > int(fence)
+        assert survivor.end() == 0
+
+
+def first_to_run(one, two):
+    """The process that starts a run first, and the other one."""
+    end = time.monotonic() + LONGEST_WAIT_S
+    while time.monotonic() < end:
+        if one.find(RUN):
+            return one, two
+        if two.find(RUN):
+            return two, one
+        time.sleep(0.02)
+    raise AssertionError("no run was started")
+
+
+def test_the_asyncio_program_runs(tmp_path):
+    (tmp_path / "asyncio_app.py").write_text(file_block("docs/jobs.md", "asyncio_app.py"))
+    with running(sys.executable, "asyncio_app.py", cwd=tmp_path) as app:
+        assert app.ended() == 0
+        assert set(app.lines) == {"sync"}
+
+
+def test_tenure_run_runs_a_scheduler_of_a_module(tmp_path):
+    pytest.importorskip("click")
+    (tmp_path / "app.py").write_text(file_block("README.md", "app.py"))
+    with running(Path(sys.executable).parent / "tenure", "run", "app:scheduler", cwd=tmp_path) as app:
+        app.wait_for(RUN)
+        assert app.end() == 0
+
+
+def test_the_fastapi_application_runs_and_triggers(tmp_path):
+    pytest.importorskip("fastapi")
+    (tmp_path / "fastapi_app.py").write_text(file_block("docs/jobs.md", "fastapi_app.py"))
+    drive = """
+import asyncio
+from fastapi_app import app, sync_now
+
+async def main():
+    async with app.router.lifespan_context(app):
+        print(await sync_now())
+        await asyncio.sleep(3)
+
+asyncio.run(main())
+"""
+    with running(sys.executable, "-c", drive, cwd=tmp_path) as app:
+        assert app.ended() == 0, app.lines
+        assert "{'outcome': 'won'}" in app.lines
+        assert len(app.find("^sync$")) >= 2, app.lines
+
+
+def test_the_flask_application_runs_and_stops_at_its_exit(tmp_path):
+    pytest.importorskip("flask")
+    (tmp_path / "flask_app.py").write_text(file_block("docs/jobs.md", "flask_app.py"))
+    with running(sys.executable, "-c", "import flask_app, time; time.sleep(3)", cwd=tmp_path) as app:
+        assert app.ended() == 0, app.lines
+        assert set(app.lines) == {"sync"}
+
+
+def test_the_django_command_runs_until_it_is_told_to_stop(tmp_path):
+    pytest.importorskip("django")
+    command = tmp_path / "billing" / "management" / "commands"
+    command.mkdir(parents=True)
+    (tmp_path / "billing" / "__init__.py").write_text("")
+    (command / "run_jobs.py").write_text(file_block("docs/jobs.md", "billing/management/commands/run_jobs.py"))
+    manage = """
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+settings.configure(INSTALLED_APPS=["billing"])
+django.setup()
+call_command("run_jobs")
+"""
+    with running(sys.executable, "-c", manage, cwd=tmp_path) as app:
+        app.wait_for("^sync$")
+        assert app.end() == 0, app.lines
+
+
+WEB = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"ok"]
+"""
+
+
+def test_each_worker_of_gunicorn_is_an_instance_also_after_a_preload(tmp_path):
+    pytest.importorskip("gunicorn")
+    (tmp_path / "gunicorn.conf.py").write_text(file_block("docs/jobs.md", "gunicorn.conf.py"))
+    (tmp_path / "jobs.py").write_text(
+        file_block("README.md", "app.py").replace('"5s"', '"1s"').replace("sleep(2)", "sleep(0.1)")
+    )
+    (tmp_path / "web.py").write_text("import jobs\n" + WEB)
+    with running(sys.executable, "-m", "gunicorn", "web:app", "-b", "127.0.0.1:0", cwd=tmp_path) as web:
+        web.wait_for(RUN, times=4)
+        assert web.end() == 0
+        assert set(Counter(found[1] for found in web.find(RUN)).values()) == {1}, web.lines
