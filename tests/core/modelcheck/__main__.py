@@ -1,0 +1,22 @@
+"""Run the model check: ``python -m modelcheck [--big]`` in the directory above."""
+
+import sys
+import time
+
+from .checker import Explorer
+from .configs import BIG, SMALL
+from .world import Model
+
+
+def main(configs: dict[str, object]) -> int:
+    faults = 0
+    for name, config in configs.items():
+        began = time.perf_counter()
+        report = Explorer(Model(config)).run()
+        faults += report.fault is not None
+        print(f"{name}: {report} ({time.perf_counter() - began:.1f} s)", flush=True)
+    return min(faults, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(BIG if "--big" in sys.argv[1:] else SMALL))
