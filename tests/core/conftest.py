@@ -62,6 +62,8 @@ class Work:
             listening.cancel()
             done.ended_s = self.world.elapsed_s
             done.reason = ctx.signal.reason
+            if done.reason is not None and done.told_s is None:  # told and cancelled in one go
+                done.told_s = done.ended_s
 
     async def _work(self) -> None:
         end_s = self.world.elapsed_s + self.takes_s

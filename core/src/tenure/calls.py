@@ -49,7 +49,7 @@ class Calls:
         """Send a claim once."""
         sent_ms = self._clock.monotonic_ms()
         result = await self._backend.claim(claim)
-        if not isinstance(result, ClaimResult) or result.outcome not in _OUTCOMES:
+        if not isinstance(result, ClaimResult) or result.outcome not in _OUTCOMES or not _complete(result):
             raise _no_answer("claim", result)
         self.store_clock.learn(result.now_ms)
         return Answer(result, sent_ms)
@@ -77,6 +77,11 @@ class Calls:
     async def save_result(self, job: str, result: RunResult) -> None:
         """Save a record once."""
         await self._backend.save_result(job, result)
+
+
+def _complete(result: ClaimResult) -> bool:
+    """Whether a win names its attempt and fence: a handler must never run without."""
+    return result.outcome != "won" or (type(result.attempt) is type(result.fence) is int and result.attempt >= 1)
 
 
 def _held(call: str, answer: object) -> bool:
