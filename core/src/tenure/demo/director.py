@@ -20,8 +20,8 @@ from tenure.registry import connect
 
 PATIENCE_S = 15.0
 """A step takes a second or three; on a loaded machine it may take longer, and is not wrong for that."""
-_FRESH_MS = WORK_MS // 2
-"""A run younger than this is surely in the middle of its work."""
+_MIDDLE_MS = range(WORK_MS // 4, WORK_MS * 2 // 3)
+"""A run of this age is surely in the middle of its work."""
 _LOOK_S = 0.05
 _ASLEEP_S = 0.02
 _MOST_TRIES = 5
@@ -71,7 +71,7 @@ class Director:
     def _plot(self) -> None:
         self._say("three processes start, on one SQLite file")
         first_slot = self._start(3)
-        self._slots_pass(2)
+        self._slots_pass(3)
         self._perform(self._kill)
         self._slots_pass(2)
         self._perform(self._freeze)
@@ -136,7 +136,7 @@ class Director:
 
     def _strike(self, deed: Deed, signum: signal.Signals, words: str) -> Act:
         """Send the signal to a holder in the middle of its run."""
-        attempt = self._fresh_run()
+        attempt = self._run_in_the_middle()
         act = self._story.act(deed, attempt)
         self._processes[attempt.worker].signal(signum)
         self._say(words.format(worker=attempt.worker, run=f"the run of {slot_text(attempt.slot)}"))
@@ -171,8 +171,8 @@ class Director:
         enough = self._successes() + number
         self._until(lambda: self._successes() >= enough, "no run ended well")
 
-    def _fresh_run(self) -> AttemptStory:
-        """A first attempt that has just begun, of a run that is its holder's only one."""
+    def _run_in_the_middle(self) -> AttemptStory:
+        """A first attempt in the middle of its work, of a run that is its holder's only one."""
         found: list[AttemptStory] = []
 
         def look() -> bool:
@@ -180,7 +180,7 @@ class Director:
                 attempt
                 for attempt in self._story.attempts.values()
                 if attempt.begun and attempt.number == 1 and self._story.held_by(attempt.worker) == [attempt]
-                if attempt.fate == "running" and now_ms() - attempt.started_ms < _FRESH_MS
+                if attempt.fate == "running" and now_ms() - attempt.started_ms in _MIDDLE_MS
             )
             return bool(found)
 
