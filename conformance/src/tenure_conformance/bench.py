@@ -1,14 +1,15 @@
 """What a rule works at: two clients of one store, more if it wants, in a namespace of its own."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, Unpack
 
 from tenure.model import ActiveRuns, Claim, new_token, round_lease
 
-from tenure_conformance.client import ClaimOptions, Client
+from tenure_conformance.client import CALL_SECONDS, ClaimOptions, Client
 from tenure_conformance.target import Target
 from tenure_conformance.timing import LONG_MS, Deadline, Span, monotonic_ms
 from tenure_conformance.verdict import Call
@@ -28,6 +29,7 @@ class Bench:
     url: str
     namespace: str
     lease_ms: int
+    seed: int
     random: random.Random
     stack: AsyncExitStack
     calls: list[Call]
@@ -38,11 +40,12 @@ class Bench:
     @classmethod
     @asynccontextmanager
     async def opened(
-        cls, target: Target, url: str, namespace: str, *, lease_ms: int, seed: str, calls: list[Call]
+        cls, target: Target, url: str, namespace: str, *, lease_ms: int, seed: int, calls: list[Call], salt: str = ""
     ) -> AsyncIterator[Self]:
         """A bench with its two clients entered; all its clients are left at the end."""
         async with AsyncExitStack() as stack:
-            bench = cls(target, url, namespace, lease_ms, random.Random(seed), stack, calls, monotonic_ms())
+            chance = random.Random(f"{seed} {salt}")
+            bench = cls(target, url, namespace, lease_ms, seed, chance, stack, calls, monotonic_ms())
             bench.a = await bench.client("a")
             bench.b = await bench.client("b")
             yield bench
@@ -50,7 +53,7 @@ class Bench:
     async def client(self, name: str, *, namespace: str | None = None, url: str | None = None) -> Client:
         """One more backend object on the store, left at the end of the rule."""
         opening = self.target.open(url or self.url, self.namespace if namespace is None else namespace)
-        return Client(name, await self.stack.enter_async_context(opening), self)
+        return Client(name, await self.stack.enter_async_context(_in_time(opening)), self)
 
     async def clients(self, count: int | None = None) -> list[Client]:
         """So many clients, ``a`` and ``b`` among them; as many as the target allows if no number is given."""
@@ -61,7 +64,7 @@ class Bench:
     async def visitor(self, name: str, *, namespace: str | None = None) -> AsyncIterator[Client]:
         """A client that leaves before the rule ends."""
         opening = self.target.open(self.url, self.namespace if namespace is None else namespace)
-        async with opening as backend:
+        async with _in_time(opening) as backend:
             yield Client(name, backend, self)
 
     def elapsed_ms(self) -> float:
@@ -135,6 +138,27 @@ class Bench:
             now = after[run]
             assert was[:-1] == now[:-1], f"{run} was {was}, and is {now}"
             assert self.same_time(was[-1], now[-1]), f"the lease of {run} ended at {was[-1]}, and does now at {now[-1]}"
+
+
+@asynccontextmanager
+async def _in_time(opening: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+    """The backend, entered and left; AssertionError if either hangs."""
+    backend = await _ends("entering", opening.__aenter__())
+    try:
+        yield backend
+    finally:
+        await _ends("leaving", opening.__aexit__(None, None, None))
+
+
+async def _ends(what: str, call: Awaitable[Any]) -> Any:
+    limit = asyncio.timeout(CALL_SECONDS)
+    try:
+        async with limit:
+            return await call
+    except TimeoutError as error:
+        if limit.expired():
+            raise AssertionError(f"{what} did not end within {CALL_SECONDS} s") from error
+        raise
 
 
 def seen(active: ActiveRuns) -> Seen:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
@@ -263,6 +263,17 @@ def refused(kind: type[Exception], what: str) -> Iterator[None]:
     except Exception as error:
         raise AssertionError(f"{what}: raised {type(error).__name__} ({error}), not {kind.__name__}") from error
     raise AssertionError(f"{what}: did not raise {kind.__name__}")
+
+
+@asynccontextmanager
+async def answered(what: str) -> AsyncIterator[None]:
+    """Around a rule that says that calls are answered: an error that one raises fails the rule."""
+    try:
+        yield
+    except (AssertionError, Uncertain):
+        raise
+    except Exception as error:
+        raise AssertionError(f"{what}: raised {type(error).__name__}: {error}") from error
 
 
 Verb = Literal["heartbeat", "finish", "release"]

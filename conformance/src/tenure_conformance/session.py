@@ -22,7 +22,7 @@ RULE_SECONDS = 300
 """A rule that takes longer is inconclusive: each of its calls answered in time, so the machine is too slow."""
 SIDE_BY_SIDE = 24
 """Timed rules that run at once; they mostly sleep."""
-QUICK = 4
+QUICK = 8
 """Other rules that run at once."""
 
 Report = Callable[[Rule, Verdict], None]
@@ -90,7 +90,7 @@ class Session:
         calls: list[Call] = []
         namespace = f"tc-{self.name}-{rule.id.lower()}-{number}"
         opening = Bench.opened(
-            self.target, self.url, namespace, lease_ms=lease_ms, seed=f"{self.seed} {rule.id}", calls=calls
+            self.target, self.url, namespace, lease_ms=lease_ms, seed=self.seed, calls=calls, salt=rule.id
         )
         limit = asyncio.timeout(RULE_SECONDS)
         try:

@@ -5,7 +5,7 @@ import asyncio
 from tenure.model import ActiveRun
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Client, Held
+from tenure_conformance.client import Client, Held, answered
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -77,6 +77,7 @@ async def active_sees_every_write(bench: Bench) -> None:
 
 
 @rule("ACT-005", level="lease", spec=("active-all", "bounds-allow"), pace="heavy")
+@answered("many runs")
 async def active_has_no_pages(bench: Bench) -> None:
     """`active` gives hundreds of runs of one job and of hundreds of jobs in one call, each once and in order."""
     count = min(bench.target.limits.runs, 1_000)

@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Held
+from tenure_conformance.client import Held, answered
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import OVERLAPS
 
@@ -58,6 +58,7 @@ async def ended_runs_are_kept_under_allow(bench: Bench) -> None:
 
 
 @rule("BND-004", level="lease", spec=("bounds-allow", "bounds-allow-excess", "previous-superseded"), pace="heavy")
+@answered("many runs")
 async def unfinished_runs_are_bounded(bench: Bench) -> None:
     """Under `allow` a thousand unfinished runs are kept; older ones that are over are superseded at the next win."""
     clients = await bench.clients(4)

@@ -262,8 +262,7 @@ async def superseded_run_is_done(bench: Bench) -> None:
 
 async def _situations_of(bench: Bench, row: int) -> None:
     """Bring about situations of the row, claim, and compare answer and what is left with the protocol's."""
-    seed = bench.random.randrange(4)
-    chosen = varied(by_row(seed)[row], bench.target.limits.situations)
+    chosen = varied(by_row(bench.seed)[row], bench.target.limits.situations)
     assert chosen, f"no situation of row {row} is known"
     for start in range(0, len(chosen), 12):
         some = chosen[start : start + 12]
@@ -339,7 +338,7 @@ def _register_row(rule_id: str, anchor: str, sentence: str) -> None:
     situations_of_row.__doc__ = sentence
     situations_of_row.__name__ = f"row_{row}"
     spec = (anchor, "claim-order", *(("claim-writes",) if row in (2, 6, 8, 14) else ()))
-    rule(rule_id, level="lease", spec=spec, pace="timed")(situations_of_row)
+    rule(rule_id, level="lease", spec=spec)(situations_of_row)
 
 
 for _line in _ROW_RULES.strip().splitlines():

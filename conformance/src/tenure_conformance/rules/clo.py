@@ -10,7 +10,7 @@ from tenure.model import MAX_SLOT, new_token
 from tenure.protocol import has_leases
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import refused
+from tenure_conformance.client import answered, refused
 from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarted
 from tenure_conformance.rule import rule
 
@@ -75,6 +75,7 @@ async def runs_are_apart(bench: Bench) -> None:
 
 
 @rule("CLO-005", level="claim-only", spec=("names-exact", "limits-name"))
+@answered("a possible name")
 async def names_are_exact(bench: Bench) -> None:
     """Names are compared exactly: case, spaces, Unicode forms, separators, pattern signs and the last of 200
     bytes count."""
@@ -120,6 +121,7 @@ async def names_are_exact(bench: Bench) -> None:
 
 
 @rule("CLO-006", level="claim-only", spec=("names-exact", "limits-token"))
+@answered("a possible token")
 async def tokens_are_exact(bench: Bench) -> None:
     """Tokens of 1 to 64 printable ASCII characters work and are compared to the last one."""
     tokens = ["x", "X", "y" * 64, "y" * 63 + "z", " ", "a ", " a", "%", "*", "null", "0", "/", "../x", "\\", "'", '"']
@@ -145,6 +147,7 @@ async def impossible_claims_are_refused(bench: Bench) -> None:
 
 
 @rule("CLO-008", level="claim-only", spec=("results-one-record", "result-statuses", "limits-error-text"))
+@answered("saving records")
 async def records_are_taken(bench: Bench) -> None:
     """Records of every status, with any text, are taken, also twice and for runs that nobody claimed, and give
     no run away."""
@@ -189,6 +192,7 @@ async def left_backend_is_closed(bench: Bench) -> None:
 
 
 @rule("CLO-011", level="claim-only", spec=("errors-cancel", "errors-repeat"))
+@answered("around a cancelled claim")
 async def cancelled_claim(bench: Bench) -> None:
     """A claim that is cancelled at any moment was made or was not: its token gets the run, and another then
     does not."""
@@ -221,6 +225,7 @@ async def old_runs_are_not_given_again(bench: Bench) -> None:
 
 
 @rule("CLO-013", level="claim-only", spec=("enter-prepares", "enter-concurrent", "claim-only-once"))
+@answered("entering at once")
 async def entering_at_once(bench: Bench) -> None:
     """Many objects that enter a fresh namespace at once all succeed, and one of them gets a run."""
     for turn in range(4):
@@ -265,3 +270,12 @@ async def runs_outlive_their_clients(bench: Bench) -> None:
     async with bench.visitor("second", namespace=namespace) as second:
         assert not await second.once(SLOT, "other")
         assert await second.once(SLOT, "mine")
+
+
+@rule("CLO-017", level="claim-only", spec=("limits-name", "limits-before-send", "namespace-only"))
+async def impossible_namespaces_are_refused(bench: Bench) -> None:
+    """A namespace beyond the limits of names is InvalidClaim, at the latest when its backend is entered."""
+    for namespace in ("", "x" * 201, "é" * 101, "a\x00b", "a\n", "\ud800"):
+        with refused(InvalidClaim, f"namespace {namespace!r}"):
+            async with bench.target.open(bench.url, namespace):
+                pass

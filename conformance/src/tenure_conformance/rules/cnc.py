@@ -7,7 +7,7 @@ from typing import Any
 from tenure.errors import BackendUnavailable
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, Verb, guarded
+from tenure_conformance.client import VERBS, Verb, answered, guarded
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
@@ -34,6 +34,7 @@ async def _cut_off(call: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterato
 
 
 @rule("CNC-001", level="lease", spec=("errors-cancel", "errors-repeat"))
+@answered("around a cancelled call")
 async def cancelled_claim(bench: Bench) -> None:
     """A claim that is cancelled at any moment was made or was not: its token wins attempt 1, and others see it
     `running`."""
@@ -49,6 +50,7 @@ async def cancelled_claim(bench: Bench) -> None:
 
 
 @rule("CNC-002", level="lease", spec=("errors-cancel", "errors-repeat", "calls-guarded"))
+@answered("around a cancelled call")
 async def cancelled_guarded_call(bench: Bench) -> None:
     """A heartbeat, finish or release that is cancelled at any moment can be repeated, and has the effect of one."""
     for verb in VERBS:
@@ -69,6 +71,7 @@ async def _cut_off_guarded(bench: Bench, verb: Verb) -> None:
 
 
 @rule("CNC-003", level="lease", spec=("errors-cancel", "results-one-record"))
+@answered("around a cancelled call")
 async def cancelled_reading(bench: Bench) -> None:
     """A cancelled `active`, `results` or `save_result` leaves no answer behind for the next call, and can be
     repeated."""
@@ -89,6 +92,7 @@ async def cancelled_reading(bench: Bench) -> None:
 
 
 @rule("CNC-004", level="lease", spec=("errors-cancel", "claim-atomic"))
+@answered("around a cancelled call")
 async def many_cancelled_calls(bench: Bench) -> None:
     """After two hundred calls of one object were cancelled at once or one by one it answers as before."""
     held = await bench.a.win()
@@ -105,6 +109,7 @@ async def many_cancelled_calls(bench: Bench) -> None:
 
 
 @rule("CNC-005", level="lease", spec=("errors-cancel", "enter-prepares"))
+@answered("around a cancelled call")
 async def cancelled_entering(bench: Bench) -> None:
     """Entering that is cancelled at any moment leaves the store usable, and entering again works."""
 
@@ -121,6 +126,7 @@ async def cancelled_entering(bench: Bench) -> None:
 
 
 @rule("CNC-006", level="lease", spec=("errors-cancel", "claim-atomic"))
+@answered("around a cancelled call")
 async def cancelled_neighbour(bench: Bench) -> None:
     """Cancelling one of many calls of one object at once takes none of the others with it, nor their answers."""
     runs = [await bench.a.win(slot=SLOT + number, overlap="allow") for number in range(6)]
@@ -138,6 +144,7 @@ async def cancelled_neighbour(bench: Bench) -> None:
 
 
 @rule("CNC-007", level="lease", spec=("errors-cancel", "errors-late-message"))
+@answered("around a cancelled call")
 async def cancelled_takeover(bench: Bench) -> None:
     """A takeover that is cancelled at any moment costs at most its one attempt: its token, repeated, wins that one."""
     attempt = 1

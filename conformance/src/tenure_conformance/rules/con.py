@@ -5,7 +5,7 @@ import asyncio
 from tenure.model import new_token
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import outcomes
+from tenure_conformance.client import answered, outcomes
 from tenure_conformance.histories import CLIENTS, Kind, assert_linearizable, play
 from tenure_conformance.machine import run_machine
 from tenure_conformance.rule import rule
@@ -27,6 +27,7 @@ async def one_of_many_claims_wins(bench: Bench) -> None:
 
 
 @rule("CON-002", level="lease", spec=("claim-atomic", "word-run"))
+@answered("many writers")
 async def each_run_has_one_winner(bench: Bench) -> None:
     """When many clients claim many runs under `allow` at once, each run has one winner, and none is lost."""
     clients = await bench.clients(8)
@@ -102,6 +103,7 @@ async def heartbeats_amid_finish(bench: Bench) -> None:
 
 
 @rule("CON-007", level="lease", spec=("claim-atomic", "active-named"))
+@answered("many jobs")
 async def jobs_do_not_disturb_each_other(bench: Bench) -> None:
     """Many jobs at once go each their own way: win, heartbeat, finish, next slot, without an error or a lost update."""
     clients = await bench.clients(8)
@@ -119,6 +121,7 @@ async def jobs_do_not_disturb_each_other(bench: Bench) -> None:
 
 
 @rule("CON-008", level="lease", spec=("errors-never-outcome", "claim-atomic"))
+@answered("many writers")
 async def conflicts_are_no_outcomes(bench: Bench) -> None:
     """Writers that meet in one job get their true answers: no conflict of the store shows, as an error or an
     outcome."""

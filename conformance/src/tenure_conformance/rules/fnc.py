@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, guarded
+from tenure_conformance.client import VERBS, answered, guarded
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -71,6 +71,7 @@ async def fence_outlives_its_runs(bench: Bench) -> None:
 
 
 @rule("FNC-006", level="durable", spec=("capabilities-durable", "bounds-never-dropped", "word-fence"))
+@answered("after everyone left")
 async def fence_outlives_its_clients(bench: Bench) -> None:
     """What the store keeps is there when every client has left and new ones enter: runs, ends, tokens, floor
     and fence."""

@@ -112,9 +112,9 @@ async def taken_run_has_no_heartbeat(bench: Bench) -> None:
 async def heartbeat_or_takeover(bench: Bench) -> None:
     """Of a heartbeat and a takeover fired together after the lease one succeeds: a holder that was told `True`
     holds the run."""
-    for number in range(12):
-        held = await bench.a.win(job=f"job {number}", lease_ms=bench.short_ms)
-        await held.lapse()
+    runs = [await bench.a.win(job=f"job {number}", lease_ms=bench.short_ms) for number in range(16)]
+    await runs[-1].lapse()
+    for number, held in enumerate(runs):
         if number % 2:
             told, beaten = await asyncio.gather(held.claimed_by(bench.b), held.heartbeat())
         else:

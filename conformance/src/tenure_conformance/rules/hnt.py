@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Client
+from tenure_conformance.client import Client, answered
 from tenure_conformance.rule import rule
 
 PATIENCE_SECONDS = 20
@@ -91,6 +91,7 @@ async def hints_are_of_the_named(bench: Bench) -> None:
 
 
 @rule("HNT-003", level="hints", spec=("hint-never-trusted", "errors-cancel"))
+@answered("beside a listener")
 async def listening_disturbs_nothing(bench: Bench) -> None:
     """A client that listens works as before meanwhile, and after its listener was cancelled and closed, again
     and again."""

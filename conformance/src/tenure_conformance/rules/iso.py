@@ -1,7 +1,7 @@
 """Isolation: a namespace is a world of its own."""
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, guarded
+from tenure_conformance.client import VERBS, answered, guarded
 from tenure_conformance.oracle import Oracle
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
@@ -51,6 +51,7 @@ async def leaving_disturbs_nobody(bench: Bench) -> None:
 
 
 @rule("ISO-004", level="lease", spec=("namespace-only", "names-exact", "limits-name"))
+@answered("a possible namespace")
 async def namespaces_are_exact(bench: Bench) -> None:
     """Namespaces that differ in case, a space, Unicode form, a separator or their last of 200 bytes are different."""
     base = bench.namespace

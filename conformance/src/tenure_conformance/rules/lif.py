@@ -12,7 +12,7 @@ from tenure.model import Capabilities, new_token
 from tenure.protocol import LeaseBackend
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import outcomes, refused
+from tenure_conformance.client import answered, outcomes, refused
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import monotonic_ms
@@ -31,6 +31,7 @@ def _every_call(bench: Bench, backend: Any) -> list[tuple[str, Callable[[], Awai
 
 
 @rule("LIF-001", level="lease", spec=("enter-prepares", "enter-concurrent", "claim-atomic"))
+@answered("entering at once")
 async def entering_at_once(bench: Bench) -> None:
     """Many objects that enter a fresh namespace at once all succeed, see one store, and one of them wins a run."""
     for turn in range(4):
@@ -59,6 +60,7 @@ async def left_backend_is_closed(bench: Bench) -> None:
 
 
 @rule("LIF-003", level="lease", spec=("errors-closed", "enter-prepares", "errors-deadline"))
+@answered("leaving amid calls")
 async def leaving_amid_calls(bench: Bench) -> None:
     """Leaving while calls are on their way ends soon; each of them answers or raises a BackendError, and none
     is lost."""
@@ -79,6 +81,7 @@ async def leaving_amid_calls(bench: Bench) -> None:
 
 
 @rule("LIF-004", level="lease", spec="enter-prepares", pace="heavy")
+@answered("entering again and again")
 async def leaving_leaves_nothing(bench: Bench) -> None:
     """Entering and leaving again and again, and calls in between, leave no tasks, threads or open files behind."""
 
@@ -130,6 +133,7 @@ async def powers_are_as_declared(bench: Bench) -> None:
 
 
 @rule("LIF-007", level="lease", spec=("enter-prepares", "namespace-only"))
+@answered("entering a store in use")
 async def entering_changes_nothing(bench: Bench) -> None:
     """Entering a store that is in use changes nothing of what it keeps: runs, leases and history."""
     held = await bench.a.win()
@@ -146,6 +150,7 @@ async def entering_changes_nothing(bench: Bench) -> None:
 
 
 @rule("LIF-008", level="lease", spec=("claim-atomic", "errors-never-outcome", "calls-guarded"))
+@answered("calls side by side")
 async def calls_side_by_side(bench: Bench) -> None:
     """Fifty calls of every kind on one object at once get each their own answer."""
     held = [await bench.a.win(job=f"job {number}", slot=SLOT + number) for number in range(10)]
@@ -172,6 +177,7 @@ async def calls_side_by_side(bench: Bench) -> None:
 
 
 @rule("LIF-009", level="durable", spec=("capabilities-durable", "bounds-never-dropped", "bounds-history"))
+@answered("after everyone left")
 async def state_outlives_everyone(bench: Bench) -> None:
     """After everyone left, dropped runs stay dropped, ended ones ended, and history is as it was."""
     namespace = bench.namespace + "-kept"

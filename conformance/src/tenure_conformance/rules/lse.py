@@ -5,7 +5,7 @@ import asyncio
 from tenure.errors import InvalidClaim
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import probe, refused
+from tenure_conformance.client import answered, probe, refused
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -16,7 +16,7 @@ DAY_MS = 86_400_000
 async def lease_is_not_over_early(bench: Bench) -> None:
     """A lease is live until its end: `active`, `running` and the guarded calls say so until shortly before it."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
-    for part in (0.5, 0.9, 0.97):
+    for part in (0.5, 0.8, 0.95):
         assert (await probe(held, held.deadline, part, bench.b)).outcome == "running"
     (shown,) = (await bench.b.active()).runs
     assert shown.live == (shown.lease_left_ms > 0)
@@ -72,6 +72,7 @@ async def leases_are_their_own(bench: Bench) -> None:
 
 
 @rule("LSE-006", level="lease", spec=("limits-numbers", "word-live"))
+@answered("a possible lease")
 async def long_leases_do_not_overflow(bench: Bench) -> None:
     """Leases of a month and of ten years are granted to the millisecond."""
     for days in (25, 30, 365 * 10):

@@ -7,7 +7,7 @@ from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import refused
+from tenure_conformance.client import answered, refused
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
@@ -30,6 +30,7 @@ async def _assert_apart(bench: Bench, names: Sequence[str]) -> None:
 
 
 @rule("NAM-001", level="lease", spec="names-exact")
+@answered("a possible name")
 async def separators_join_nothing(bench: Bench) -> None:
     """Names with separators, and with what reads like a slot at their end, do not run into each other."""
     signs = (":", "/", ".", "#", "|", "-", "_", ",", ";", "::", "{", "}", "{a}")
@@ -39,6 +40,7 @@ async def separators_join_nothing(bench: Bench) -> None:
 
 
 @rule("NAM-002", level="lease", spec="names-exact")
+@answered("a possible name")
 async def unicode_forms_differ(bench: Bench) -> None:
     """Names that look alike in different Unicode forms are different, and so are pictures, widths and invisible
     signs."""
@@ -60,6 +62,7 @@ async def spaces_count(bench: Bench) -> None:
 
 
 @rule("NAM-005", level="lease", spec="names-exact")
+@answered("a possible name")
 async def signs_mean_nothing(bench: Bench) -> None:
     """Signs that patterns, paths, queries and scripts know are plain letters in a name."""
     names = [
@@ -92,6 +95,7 @@ async def signs_mean_nothing(bench: Bench) -> None:
 
 
 @rule("NAM-006", level="lease", spec=("limits-name", "limits-before-send"))
+@answered("a long name")
 async def longest_names_work(bench: Bench) -> None:
     """A name of 200 bytes works and its last byte counts, in ASCII and beyond; one of 201 bytes is InvalidClaim."""
     await _assert_apart(
@@ -157,6 +161,7 @@ async def impossible_runs_are_refused(bench: Bench) -> None:
 
 
 @rule("NAM-009", level="lease", spec=("limits-token", "names-exact"))
+@answered("a possible token")
 async def every_token_works(bench: Bench) -> None:
     """Tokens of 1 and of 64 characters, and of every printable ASCII character, hold their runs."""
     tokens = ["x", "y" * 64, " ", "  ", *(chr(code) for code in range(33, 127))]
@@ -169,6 +174,7 @@ async def every_token_works(bench: Bench) -> None:
 
 
 @rule("NAM-010", level="lease", spec=("limits-name", "names-exact", "result-running"))
+@answered("a possible holder")
 async def holders_are_told_exactly(bench: Bench) -> None:
     """An instance's id comes back exactly, up to 200 bytes, wherever the holder is told."""
     for number, instance in enumerate(
@@ -182,3 +188,14 @@ async def holders_are_told_exactly(bench: Bench) -> None:
         assert await held.release()
         assert (await bench.b.ask(job=job, after=9)).holder == instance
         assert (await bench.b.win(job=job, after=1)).result.previous[0].holder == instance
+
+
+@rule("NAM-011", level="lease", spec=("limits-name", "limits-before-send", "namespace-only"))
+async def impossible_namespaces_are_refused(bench: Bench) -> None:
+    """A namespace beyond the limits of names is InvalidClaim, at the latest when its backend is entered."""
+    for namespace in ("", "x" * 201, "é" * 101, "a\x00b", "a\n", "\ud800"):
+        with refused(InvalidClaim, f"namespace {namespace!r}"):
+            async with bench.target.open(bench.url, namespace):
+                pass
+    async with bench.visitor("guest", namespace=bench.namespace + "é") as guest:
+        assert (await guest.win()).attempt == 1

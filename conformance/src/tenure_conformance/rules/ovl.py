@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, Client, guarded, outcomes
+from tenure_conformance.client import VERBS, Client, answered, guarded, outcomes
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES
 from tenure_conformance.timing import LONG_MS
@@ -99,6 +99,7 @@ async def one_of_many_slots_wins(bench: Bench) -> None:
 
 
 @rule("OVL-007", level="lease", spec=("claim-row-13", "claim-row-9", "active-all"), pace="heavy")
+@answered("many runs")
 async def overlap_sees_every_run(bench: Bench) -> None:
     """The one live run is found among hundreds of others, wherever it stands among them, and so is the newest."""
     count = bench.target.limits.runs

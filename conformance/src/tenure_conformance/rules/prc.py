@@ -5,6 +5,7 @@ import asyncio
 from tenure.model import MAX_SLOT
 
 from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.client import answered
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES
@@ -26,6 +27,7 @@ async def a_millisecond_makes_a_run(bench: Bench) -> None:
 
 
 @rule("PRC-002", level="lease", spec=("limits-slot", "word-floor", "claim-row-14"))
+@answered("a possible slot")
 async def extreme_slots_work(bench: Bench) -> None:
     """Slots from 0 on, around powers of two, are won, shown and finished exactly."""
     slots = [0, 1, 2, 10, 255, 256, 999, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 2**32 + 1, 2**40 - 1, 2**40]
@@ -40,6 +42,7 @@ async def extreme_slots_work(bench: Bench) -> None:
 
 
 @rule("PRC-003", level="lease", spec=("limits-slot", "result-none", "claim-row-11"))
+@answered("a possible slot")
 async def far_slots_are_told_exactly(bench: Bench) -> None:
     """For slots up to the end of the year 9999 the time to wait is told to the millisecond, and calls on them
     are refused."""
@@ -67,6 +70,7 @@ async def clock_counts_milliseconds(bench: Bench) -> None:
 
 
 @rule("PRC-005", level="lease", spec=("result-won", "active-live", "heartbeat-holds"))
+@answered("a possible lease")
 async def odd_leases_are_exact(bench: Bench) -> None:
     """Leases of odd lengths are told back to the millisecond, after the win, its repetition and a heartbeat."""
     for number, lease_ms in enumerate((60_001, 59_999, 123_457, 2**31 - 1, 2**31 + 1, 2**32 + 1)):

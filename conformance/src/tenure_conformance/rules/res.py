@@ -7,7 +7,7 @@ from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT, RunResult
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import refused
+from tenure_conformance.client import answered, refused
 from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarted
 from tenure_conformance.rule import rule
 
@@ -51,6 +51,7 @@ async def newest_come_first(bench: Bench) -> None:
 
 
 @rule("RES-004", level="lease", spec=("limits-error-text", "limits-error-cut"))
+@answered("a long text")
 async def long_errors_are_kept(bench: Bench) -> None:
     """An error text of 64 KiB is kept whole, and of a longer one as much, with a mark at its end."""
     whole, wide = "x" * 65_536, "ž" * 32_768
@@ -67,6 +68,7 @@ async def long_errors_are_kept(bench: Bench) -> None:
 
 
 @rule("RES-005", level="lease", spec=("limits-error-clean", "limits-error-text"))
+@answered("a possible text")
 async def every_text_is_kept(bench: Bench) -> None:
     """Error texts of every script, sign and control character come back as the record has them, and the backend
     stays usable."""
@@ -173,6 +175,7 @@ async def limit_has_a_default(bench: Bench) -> None:
 
 
 @rule("RES-012", level="lease", spec=("results-one-record", "word-slot", "word-fence"))
+@answered("a large number")
 async def results_keep_large_numbers(bench: Bench) -> None:
     """Slots, fences, attempts and times come back exact up to the largest there are."""
     saved = [

@@ -26,7 +26,7 @@ async def takeover_creates_nothing(bench: Bench) -> None:
 async def live_run_is_not_taken(bench: Bench) -> None:
     """A takeover of a live run is `running`, at every moment of the lease, and delays or shortens it by nothing."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
-    for part in (0.1, 0.3, 0.6, 0.9, 0.96):
+    for part in (0.1, 0.3, 0.6, 0.8, 0.95):
         told = await probe(held, held.deadline, part, bench.b)
         assert (told.outcome, told.attempt) == ("running", 1)
         assert told.lease_left_ms is not None
@@ -180,8 +180,8 @@ async def backups_do_not_disturb_the_holder(bench: Bench) -> None:
     held = await bench.a.win(lease_ms=bench.lease_ms)
     clients = (await bench.clients())[1:5]
     deadline = held.deadline
-    for _ in range(9):
-        told = [await probe(held, deadline, 0.3, client) for client in clients]
+    for _ in range(7):
+        told = await asyncio.gather(*(probe(held, deadline, 0.45, client) for client in clients))
         assert [one.outcome for one in told] == ["running"] * len(clients)
         assert await held.heartbeat()
         deadline = bench.deadline(bench.span(bench.calls[-1]), held.claim.lease_ms)
