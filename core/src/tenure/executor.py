@@ -126,8 +126,8 @@ class Call:
             self._timer = loop.call_later(timeout_s, self._time_out)
 
     def _time_out(self) -> None:
+        self.stop("timeout", cancel=True)  # first: one that ends by it is not counted as going on
         self._end(Ended("timeout", HandlerTimeout(f"the handler ran past its timeout of {self.job.timeout_ms} ms")))
-        self.stop("timeout", cancel=True)
 
     def _end(self, ended: Ended) -> None:
         if self._timer is not None:
@@ -315,7 +315,7 @@ async def _run(call: Call, place: Place) -> None:
         ended = _call(call)
     else:
         try:
-            await (job.handler(ctx) if job.takes_context else job.handler())
+            _check(job, await (job.handler(ctx) if job.takes_context else job.handler()))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the application's loop
             ended = Ended("raised", error)
     place.tell(call, ended)
@@ -324,10 +324,14 @@ async def _run(call: Call, place: Place) -> None:
 def _call(call: Call) -> Ended:
     job, ctx = call.job, call.ctx
     try:
-        answer: Any = job.handler(ctx) if job.takes_context else job.handler()
-        if asyncio.iscoroutine(answer):
-            answer.close()
-            raise TypeError(f"the handler of {job.name!r} gave a coroutine; make it `async def`")  # noqa: TRY301
+        _check(job, job.handler(ctx) if job.takes_context else job.handler())
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is a failed run
         return Ended("raised", error)
     return _RETURNED
+
+
+def _check(job: Job, answer: Any) -> None:
+    """Refuse an answer that shows that the work was not done: a coroutine nobody awaited."""
+    if asyncio.iscoroutine(answer):
+        answer.close()
+        raise TypeError(f"the handler of {job.name!r} gave a coroutine; make it `async def`, and await what it calls")

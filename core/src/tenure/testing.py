@@ -16,7 +16,7 @@ everything happens the same way again.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -50,6 +50,7 @@ class World:
     """Virtual time, one in-memory store, and the instances that share it.
 
     ``start`` is an aware datetime or its ISO text. ``latency`` is how long each way to the store and back takes.
+    ``hints``: the store tells of released runs, as Redis and Postgres do; without, backups find them when they poll.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class World:
         *,
         seed: int = 0,
         latency: Duration = "0s",
+        hints: bool = False,
         keep_results: int = 1_000,
     ) -> None:
         began = datetime.fromisoformat(start) if isinstance(start, str) else start
@@ -68,6 +70,7 @@ class World:
         self._rng = Random(seed)
         self._loops: list[_Loop] = []
         self._latency_s = to_ms(latency, "latency") / 1000
+        self._link_type = _HintingLink if hints else _Link
         self.elapsed_s = 0.0
         self.instances: list[VirtualInstance] = []
         self.store = MemoryStore(self.store_ms)
@@ -179,7 +182,7 @@ class VirtualInstance:
         self._jobs = jobs
         self._loop = _Loop(world)
         self._clock = _Clock(world, clock_ahead)
-        self._link = _Link(world._backend, world._latency_s)
+        self._link = world._link_type(world._backend, world._latency_s)
         self._stopping: asyncio.Task[None] | None = None
         self._crashed = False
         place = SameLoop()
@@ -443,6 +446,16 @@ class _Link:
     async def _swallowed(self) -> None:
         await asyncio.sleep(2 * _TIMEOUT_S)
         raise asyncio.CancelledError  # nobody waits any more
+
+
+class _HintingLink(_Link):
+    """A link that passes the store's hints on as well, while it is not cut."""
+
+    async def changes(self, jobs: Sequence[str]) -> AsyncGenerator[str, None]:
+        async for job in self._backend.changes(jobs):
+            await asyncio.sleep(self.latency_s)
+            if self.fault is None:
+                yield job
 
 
 def _due(loop: _Loop) -> float:

@@ -39,7 +39,8 @@ class _Watch:
     job: Job
     slot: int
     after: int
-    lease_left_ms: int | None
+    over_ms: float | None
+    """When the lease it was last told of runs out, on the monotonic clock."""
     since_ms: float
     ended: bool = False
     looks_now: bool = False
@@ -74,7 +75,8 @@ class Watches:
         if known is not None:
             known.after = max(known.after, after)
             return
-        watch = of_job[slot] = _Watch(job, slot, after, lease_left_ms, self._instance.clock.monotonic_ms())
+        now = self._instance.clock.monotonic_ms()
+        watch = of_job[slot] = _Watch(job, slot, after, _over_ms(now, lease_left_ms), now)
         if len(of_job) > MOST_WATCHES[job.overlap]:
             self._end(of_job[min(of_job)])
         self._instance.spawn(self._run(watch))
@@ -130,7 +132,8 @@ class Watches:
                     self._owner.unwanted(claim)
                     return
                 self._instance.error("claim", error, claim.job, claim.slot)
-                watch.lease_left_ms = None
+                if watch.over_ms is not None and watch.over_ms <= self._instance.clock.monotonic_ms():
+                    watch.over_ms = None  # this was the check for it
                 continue  # with the same token
             self._answered(watch, claim, answer)
             claim = None
@@ -145,11 +148,12 @@ class Watches:
         return not watch.ended
 
     def _delay_ms(self, watch: _Watch) -> float:
-        job, left = watch.job, watch.lease_left_ms
+        job = watch.job
         poll_ms = job.heartbeat_ms * (1 + self._instance.rng.random())
-        if left is None:
+        if watch.over_ms is None:
             return poll_ms
-        if left == 0:  # over: the answer named the attempt to ask for, at once
+        left = watch.over_ms - self._instance.clock.monotonic_ms()
+        if left <= 0:  # over: the answer named the attempt to ask for, at once
             return 0
         return min(poll_ms, left + self._instance.rng.random() * max(job.lease_ms / _SPREAD_PART, _LEAST_SPREAD_MS))
 
@@ -171,7 +175,8 @@ class Watches:
             return
         told = result.attempt or 0
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
-        watch.lease_left_ms = result.lease_left_ms if result.lease_left_ms or told != claim.after else None
+        left_ms = result.lease_left_ms if result.lease_left_ms or told != claim.after else None
+        watch.over_ms = _over_ms(self._instance.clock.monotonic_ms(), left_ms)
         watch.after = max(watch.after, told)
         if result.outcome == "won":
             self._end(watch)
@@ -190,3 +195,7 @@ class Watches:
         if job.max_late_ms is None:
             return self._instance.clock.monotonic_ms() - watch.since_ms < job.lease_ms
         return now_ms - watch.slot <= max(job.max_late_ms, job.catch_up_ms or 0)
+
+
+def _over_ms(now: float, lease_left_ms: int | None) -> float | None:
+    return None if lease_left_ms is None else now + lease_left_ms
