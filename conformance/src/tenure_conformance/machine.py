@@ -19,8 +19,10 @@ from tenure_conformance.timing import LONG_MS, RATE, TICK_MS
 
 T = TypeVar("T")
 
-SLOTS = st.sampled_from((SLOT, SLOT + 1, SLOT + 2, SLOT + 3))
-TOKENS = st.sampled_from(("t1", "t2", "t3", "t4"))
+SLOTS = st.sampled_from((SLOT, SLOT + 1, SLOT + 2))
+TOKENS = st.sampled_from(("t1", "t2", "t3"))
+OF_A_RUN = st.one_of(st.none(), st.integers(0, 2), st.integers(0, 2))
+"""Which known run's slot and token a call has, the one that was won last first; as a rule one of them."""
 STEPS = 30
 PATIENCE_MS = 200
 """Where the shortest lease takes longer, sequences do without lapsed ones, which the rules of the rows have."""
@@ -50,7 +52,7 @@ async def run_machine(bench: Bench) -> None:
 
 
 class _Machine(RuleBasedStateMachine):
-    """One job, four slots, four tokens, two clients, and leases of which some lapse."""
+    """One job, three slots, three tokens, two clients, and leases of which some lapse."""
 
     def __init__(self, bench: Bench, loop: asyncio.AbstractEventLoop, job: str) -> None:
         super().__init__()
@@ -67,6 +69,14 @@ class _Machine(RuleBasedStateMachine):
     def client(self, first: bool) -> Client:
         """One of the two clients."""
         return self.bench.a if first else self.bench.b
+
+    def run(self, number: int | None, slot: int, token: str) -> tuple[int, str]:
+        """Slot and token of a run that the store knows, or those that were invented."""
+        known = sorted((*self.oracle.state.unfinished, *self.oracle.state.ended), key=lambda run: -run.fence)
+        if number is None or not known:
+            return slot, token
+        chosen = known[number % len(known)]
+        return chosen.slot, chosen.token
 
     @rule(
         first=st.booleans(),
@@ -110,20 +120,20 @@ class _Machine(RuleBasedStateMachine):
         self.do(self.oracle.claim(self.client(first), claim))
         self.do(self.oracle.look(self.client(not first)))
 
-    @rule(first=st.booleans(), slot=SLOTS, token=TOKENS)
-    def heartbeat(self, first: bool, slot: int, token: str) -> None:
+    @rule(first=st.booleans(), number=OF_A_RUN, slot=SLOTS, token=TOKENS)
+    def heartbeat(self, first: bool, number: int | None, slot: int, token: str) -> None:
         """A heartbeat of any token."""
-        self.do(self.oracle.heartbeat(self.client(first), slot, token))
+        self.do(self.oracle.heartbeat(self.client(first), *self.run(number, slot, token)))
 
-    @rule(first=st.booleans(), slot=SLOTS, token=TOKENS, status=st.sampled_from(("success", "failed")))
-    def finish(self, first: bool, slot: int, token: str, status: Ending) -> None:
+    @rule(first=st.booleans(), number=OF_A_RUN, slot=SLOTS, token=TOKENS, status=st.sampled_from(("success", "failed")))
+    def finish(self, first: bool, number: int | None, slot: int, token: str, status: Ending) -> None:
         """A finish of any token."""
-        self.do(self.oracle.finish(self.client(first), slot, token, status))
+        self.do(self.oracle.finish(self.client(first), *self.run(number, slot, token), status))
 
-    @rule(first=st.booleans(), slot=SLOTS, token=TOKENS)
-    def release(self, first: bool, slot: int, token: str) -> None:
+    @rule(first=st.booleans(), number=OF_A_RUN, slot=SLOTS, token=TOKENS)
+    def release(self, first: bool, number: int | None, slot: int, token: str) -> None:
         """A release of any token."""
-        self.do(self.oracle.release(self.client(first), slot, token))
+        self.do(self.oracle.release(self.client(first), *self.run(number, slot, token)))
 
     @rule()
     def lapse(self) -> None:

@@ -25,6 +25,7 @@ def _every_call(bench: Bench, backend: Any) -> list[tuple[str, Callable[[], Awai
         ("finish", partial(backend.finish, "job", SLOT, "token", "success")),
         ("release", partial(backend.release, "job", SLOT, "token")),
         ("active", partial(backend.active, ["job"])),
+        ("active of nothing", partial(backend.active, [])),
         ("save_result", partial(backend.save_result, "job", attempted())),
         ("results", partial(backend.results, "job")),
     ]
