@@ -670,6 +670,7 @@ def test_a_failed_check_is_repeated_with_its_token_and_never_ends_the_watch(worl
 def test_a_takeover_that_was_won_without_an_answer_is_won_again_by_its_token(world, work, jobs):
     work.takes_s = 1_000
     a, b = pair(world, jobs(work, schedule=ONCE, lease="30s"))
+    world.advance("1s")
     b.cut_off("replies lost")
     a.crash()
     world.run_until(lambda: world.active("sync")[0].holder == b.name, within="70s")

@@ -25,10 +25,10 @@ class Owner(Protocol):
         """A takeover claim with a fresh token, ``after`` the attempt last told of."""
 
     def won(self, job: Job, claim: Claim, answer: Answer) -> None:
-        """This instance owns the next attempt."""
+        """This instance owns the next attempt, perhaps after the watch had ended."""
 
     def unwanted(self, claim: Claim) -> None:
-        """A claim that was won, or may have been, after the watch had ended."""
+        """A claim that may have been won, after the watch had ended."""
 
     def done(self, job: Job, claim: Claim, answer: Answer) -> None:
         """The run needs no backup any more."""
@@ -169,10 +169,6 @@ class Watches:
 
     def _answered(self, watch: _Watch, claim: Claim, answer: Answer) -> None:
         result = answer.result
-        if watch.ended:
-            if result.outcome == "won":
-                self._owner.unwanted(claim)
-            return
         told = result.attempt or 0
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
         left_ms = result.lease_left_ms if result.lease_left_ms or told != claim.after else None
@@ -184,6 +180,8 @@ class Watches:
         elif result.outcome in ("done", "late"):
             self._end(watch)
             self._owner.done(watch.job, claim, answer)
+        elif watch.ended:
+            return
         elif result.outcome == "overlap" and result.slot is not None:
             self.back_up(watch.job, result.slot, after=0, lease_left_ms=result.lease_left_ms)
         elif result.outcome == "none" and not self._may_still_start(watch, result.now_ms):
