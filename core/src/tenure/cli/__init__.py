@@ -10,9 +10,10 @@ def main() -> int:
     try:
         from tenure.cli.commands import tenure
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
             raise
-        sys.stderr.write(f'tenure: the command line needs {error.name}; run: pip install "tenure[cli]"\n')
+        sys.stderr.write(f'tenure: the command line needs {missing}; run: pip install "tenure[cli]"\n')
         return 1
     tenure.main(prog_name="tenure")
     return 0
