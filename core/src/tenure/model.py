@@ -247,11 +247,11 @@ def check_limit(limit: int) -> None:
 
 def clean_error(text: str) -> str:
     """An error's text as every store can keep it: no NUL, no lone surrogates, at most 64 KiB of UTF-8."""
-    encoded = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "surrogatepass")
-    if len(encoded) > MAX_ERROR_BYTES:
-        kept = encoded[: MAX_ERROR_BYTES - len(_CUT_MARK.encode())]
-        return kept.decode("utf-8", "ignore") + _CUT_MARK
-    return encoded.decode("utf-8", "replace")
+    clean = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text[: MAX_ERROR_BYTES + 1])
+    encoded = clean.encode()
+    if len(encoded) <= MAX_ERROR_BYTES:
+        return clean
+    return encoded[: MAX_ERROR_BYTES - len(_CUT_MARK.encode())].decode("utf-8", "ignore") + _CUT_MARK
 
 
 @lru_cache(maxsize=4096)
@@ -268,6 +268,7 @@ def _fault_of_name(name: str) -> str | None:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def _check_int(name: str, value: object, lowest: int, highest: int | None = None) -> None:
