@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
-
 from tenure import decision
 from tenure.decision import EMPTY, KEPT_ENDED, KEPT_UNFINISHED, JobState, RunState
 from tenure.model import Claim, ClaimResult, LostAttempt
@@ -76,7 +75,9 @@ SUPERSEDED = {"outcome": "done", "status": "superseded"}
 NONE_DUE = {"outcome": "none", "wait_ms": None}
 
 ROWS = {
-    "1 success": Case(a_state(a_run(status="success")), a_claim(), {"outcome": "done", "status": "success", "attempt": 1}),
+    "1 success": Case(
+        a_state(a_run(status="success")), a_claim(), {"outcome": "done", "status": "success", "attempt": 1}
+    ),
     "1 failed": Case(a_state(a_run(status="failed")), a_claim(after=1), {"outcome": "done", "status": "failed"}),
     "1 superseded": Case(a_state(a_run(status="superseded")), a_claim(), SUPERSEDED | {"attempt": 1}),
     "1 exhausted": Case(a_state(a_run(status="exhausted")), a_claim(), {"outcome": "done", "status": "exhausted"}),
@@ -95,9 +96,13 @@ ROWS = {
     "4 the newer one ended": Case(a_state(a_run(), a_run(NEWER, status="success")), a_claim(after=1), SUPERSEDED),
     "4 the newer one was dropped": Case(a_state(a_run(), floor=NEWER), a_claim(after=1), SUPERSEDED),
     "4 not under allow": Case(a_state(a_run(), DEAD_NEWER), a_claim(after=1, overlap="allow"), won(2)),
-    "5 not told yet": Case(a_state(a_run()), a_claim(after=0), {"outcome": "running", "attempt": 1, "lease_left_ms": 0}),
+    "5 not told yet": Case(
+        a_state(a_run()), a_claim(after=0), {"outcome": "running", "attempt": 1, "lease_left_ms": 0}
+    ),
     "5 told of an older one": Case(a_state(a_run(attempt=3)), a_claim(after=2), {"outcome": "running", "attempt": 3}),
-    "5 told of one the store lost": Case(a_state(a_run(attempt=1)), a_claim(after=2), {"outcome": "running", "attempt": 1}),
+    "5 told of one the store lost": Case(
+        a_state(a_run(attempt=1)), a_claim(after=2), {"outcome": "running", "attempt": 1}
+    ),
     "6": Case(
         a_state(a_run(attempt=3, used=3)), a_claim(after=3), {"outcome": "done", "status": "exhausted", "attempt": 3}
     ),
@@ -141,7 +146,9 @@ ROWS = {
 PRECEDENCE = {
     "1 before 9": Case(a_state(a_run(status="failed"), DEAD_NEWER, floor=SLOT), a_claim(), {"status": "failed"}),
     "1 before 10": Case(a_state(a_run(status="success")), a_claim(mode="takeover"), {"status": "success"}),
-    "1 before 11": Case(a_state(a_run(NOW + 5_000, status="success")), a_claim(slot=NOW + 5_000), {"status": "success"}),
+    "1 before 11": Case(
+        a_state(a_run(NOW + 5_000, status="success")), a_claim(slot=NOW + 5_000), {"status": "success"}
+    ),
     "1 before 12": Case(a_state(a_run(status="success")), a_claim(max_late_ms=0), {"status": "success"}),
     "1 before 13": Case(a_state(a_run(status="success"), LIVE_OLDER), a_claim(), {"status": "success"}),
     "2 live before 3": Case(a_state(replace(MINE, expires_at=LIVE)), a_claim(), won(1)),
@@ -153,13 +160,17 @@ PRECEDENCE = {
     "7 forbids 2 over, and 5 answers": Case(
         a_state(MINE, LIVE_OLDER), a_claim(), {"outcome": "running", "attempt": 1, "lease_left_ms": 0}
     ),
-    "7 before 2 over, once told": Case(a_state(MINE, LIVE_OLDER), a_claim(after=1), {"outcome": "overlap", "slot": OLDER}),
+    "7 before 2 over, once told": Case(
+        a_state(MINE, LIVE_OLDER), a_claim(after=1), {"outcome": "overlap", "slot": OLDER}
+    ),
     "2 over beside a live one under allow": Case(a_state(MINE, LIVE_OLDER), a_claim(overlap="allow"), won(1)),
     "2 over before 5": Case(a_state(replace(MINE, attempt=2)), a_claim(after=1), won(2)),
     "2 over before 6": Case(a_state(MINE), a_claim(max_attempts=1), won(1)),
     "2 over before 8": Case(a_state(MINE), a_claim(after=1), won(1, fence=50)),
     "3 before 4": Case(a_state(a_run(expires_at=LIVE), DEAD_NEWER), a_claim(), {"outcome": "running"}),
-    "3 before 5": Case(a_state(a_run(expires_at=LIVE)), a_claim(after=9), {"outcome": "running", "lease_left_ms": 2_000}),
+    "3 before 5": Case(
+        a_state(a_run(expires_at=LIVE)), a_claim(after=9), {"outcome": "running", "lease_left_ms": 2_000}
+    ),
     "3 before 6": Case(a_state(a_run(expires_at=LIVE)), a_claim(after=1, max_attempts=1), {"outcome": "running"}),
     "3 before 7": Case(a_state(a_run(expires_at=LIVE), LIVE_OLDER), a_claim(), {"outcome": "running"}),
     "4 before 5": Case(a_state(a_run(), DEAD_NEWER), a_claim(after=0), SUPERSEDED),
@@ -212,7 +223,8 @@ def test_precedence(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for name, case in ROWS.items() if row_of(name) not in WRITING and case.expected.get("outcome") != "won"]
+    "case",
+    [case for name, case in ROWS.items() if row_of(name) not in WRITING and case.expected.get("outcome") != "won"],
 )
 def test_claim_writes_nothing_unless_rows_2_6_8_14(case: Case) -> None:
     state, _ = outcome_of(case)
@@ -282,7 +294,7 @@ def test_claim_released_attempts_give_back_only_their_own() -> None:
     later = NOW + LEASE
     state, _ = decision.claim(state, a_claim(token="t2", after=1), later)
     state, _ = decision.release(state, SLOT, "t2", later)
-    refused, result = decision.claim(state, a_claim(token="t3", after=2, max_attempts=1), later)
+    _, result = decision.claim(state, a_claim(token="t3", after=2, max_attempts=1), later)
     assert result.status == "exhausted"
     _, result = decision.claim(state, a_claim(token="t3", after=2, max_attempts=2), later)
     assert (result.outcome, result.attempt) == ("won", 3)

@@ -1,4 +1,4 @@
-"""Every state of the bounded models is sound, and for each rule there is a model that is not once the rule is broken."""
+"""Every state of the bounded models is sound, and a model with one rule broken is not."""
 
 import os
 import re

@@ -19,7 +19,7 @@ Names = tuple[tuple[str, str], ...]
 
 
 class Request(NamedTuple):
-    """A message to the store; ``won`` is what its token won when an earlier copy arrived, which the store never sees."""
+    """A message to the store; ``won`` is what its token won by an earlier copy; the store never sees that."""
 
     kind: str
     slot: int

@@ -5,7 +5,7 @@ whenever it likes; only leases and deadlines count ticks. A lost message is one 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
 
@@ -107,8 +107,8 @@ class Config:
     """Requests arrive as they are sent, and only answers take their time: for models that are too big otherwise."""
     patient: bool = False
     """A claim that was given up is always sent again, and never given up for good."""
-    budget: Budget = Budget()
-    decide: Decision = Decision()
+    budget: Budget = field(default=Budget())
+    decide: Decision = field(default_factory=Decision)
     broken: frozenset[str] = frozenset()
 
 
@@ -214,12 +214,12 @@ class Model:
         return Move(("a late", *_named(request), "arrives"), state, answered.fault)
 
     def _arrivals(self, world: World, place: tuple[int, int], task: Task) -> Iterator[Move[World]]:
-        for field, call in (("call", task.call), ("beat", task.beat)):
+        for which, call in (("call", task.call), ("beat", task.beat)):
             if not call or call.reply:
                 continue
-            request = self._request(place, task, field)
+            request = self._request(place, task, which)
             answered = self.store.answer(world.store, request)
-            state = self._answered(self._with_answer(world, answered), place, field, call, answered.reply)
+            state = self._answered(self._with_answer(world, answered), place, which, call, answered.reply)
             label = (*_named(request), f"of {NAMES[place[0]]} arrives:", *_told(answered.reply))
             yield Move(label, state, answered.fault)
             if world.budget.duplicates and answered.fault is None:
@@ -241,18 +241,18 @@ class Model:
         fences = tuple(fence if fence == NEVER else lowered(fence, answered.rise) for fence in world.past.fences)
         return world._replace(instances=instances, past=world.past._replace(fences=fences))
 
-    def _answered(self, world: World, place: tuple[int, int], field: str, call: Call, reply: Reply) -> World:
+    def _answered(self, world: World, place: tuple[int, int], which: str, call: Call, reply: Reply) -> World:
         """The answer is on its way back. One that wins nothing is heard at once: it only says what to wait for."""
         instance = world.instances[place[0]]
         task = instance.tasks[place[1]]
-        if field == "call" and task.phase == "claim" and reply.outcome != "won" and not instance.frozen:
+        if which == "call" and task.phase == "claim" and reply.outcome != "won" and not instance.frozen:
             return self._hears_not_won(world, place, task, reply)
-        grants = reply.outcome == "won" or (field == "beat" and reply.held)
-        return _with_task(world, place, task._replace(**{field: Call(call.age if grants else 0, reply)}))
+        grants = reply.outcome == "won" or (which == "beat" and reply.held)
+        return _with_task(world, place, task._replace(**{which: Call(call.age if grants else 0, reply)}))
 
-    def _request(self, place: tuple[int, int], task: Task, field: str) -> Request:
+    def _request(self, place: tuple[int, int], task: Task, which: str) -> Request:
         number, slot = place
-        kind = "heartbeat" if field == "beat" else task.phase
+        kind = "heartbeat" if which == "beat" else task.phase
         if kind != "claim":
             return Request(kind, slot + 1, task.token)
         return Request(kind, slot + 1, task.token, task.after, task.takeover, self._config.overlaps[number])
@@ -260,9 +260,9 @@ class Model:
     def _with_strays(self, world: World, requests: list[Request]) -> World:
         return world._replace(strays=(*world.strays, *requests)[: self._config.strays])
 
-    def _undelivered(self, place: tuple[int, int], task: Task, *fields: str) -> list[Request]:
+    def _undelivered(self, place: tuple[int, int], task: Task, *kinds: str) -> list[Request]:
         calls = {"call": task.call, "beat": task.beat}
-        return [self._request(place, task, field) for field in fields if (call := calls[field]) and not call.reply]
+        return [self._request(place, task, which) for which in kinds if (call := calls[which]) and not call.reply]
 
     # What becomes of an instance
 
@@ -573,7 +573,7 @@ class Model:
         return world.past.fences[0] != NEVER
 
     def canonical(self, world: World) -> World:
-        """One world for most that differ only in names of tokens, in which twin is which, or in what nobody looks at."""
+        """One world for most that differ only in names of tokens, or in which twin is which."""
         return self._renamed(world, tuple(sorted(world.instances)) if self._twins else world.instances, world.strays)
 
     def exact(self, world: World) -> World:
@@ -610,7 +610,7 @@ def _lowered(task: Task, rise: int) -> Task:
 
 
 def _about_to_be_slow(instance: Instance) -> int:
-    """Calls that will have taken a whole lease, which is a misfortune; over a frozen instance it is the freeze's doing."""
+    """Calls that will have taken a whole lease: a misfortune, unless it is a freeze's doing."""
     calls = [call for task in instance.tasks for call in (task.call, task.beat) if call]
     return 0 if instance.frozen else sum(call.age == LEASE - 1 for call in calls)
 
