@@ -197,12 +197,18 @@ def badge(path: Path) -> None:
 @main.command("selftest")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--mutant", "names", multiple=True, help="Only this broken backend.")
+@click.option("--matrix", is_flag=True, help="Only show which rules catch it, of all there are.")
 @click.pass_context
-def self_test(ctx: click.Context, seed: int, names: tuple[str, ...]) -> None:
+def self_test(ctx: click.Context, seed: int, names: tuple[str, ...], *, matrix: bool) -> None:
     """Prove that the rules bite: run each broken backend against the rules that say they catch it."""
     unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         raise _Cannot(f"there is no broken backend {unknown[0]!r}")
+
+    if matrix:
+        for name, rules in selftest.matrix(seed=seed, mutants=names or None).items():
+            click.echo(f"{name}: {' '.join(rules) or 'nothing catches it'}")
+        return
 
     def show(bite: selftest.Bite) -> None:
         click.echo(bite.fault or f"{bite.rule.id} catches {bite.mutant.name}")

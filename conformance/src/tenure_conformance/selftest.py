@@ -36,12 +36,15 @@ def gaps() -> Iterator[str]:
     yield from (f"{name}: no rule says that it catches this" for name in MUTANTS if name not in named)
 
 
-async def bites(*, seed: int, report: Callable[[Bite], None], mutants: Iterable[str] | None = None) -> list[Bite]:
-    """Run each broken backend, or those named, against every rule that lists it."""
+async def bites(
+    *, seed: int, report: Callable[[Bite], None], mutants: Iterable[str] | None = None, every_rule: bool = False
+) -> list[Bite]:
+    """Run each broken backend, or those named, against every rule that lists it, or against all there are."""
     found: list[Bite] = []
     for name in MUTANTS if mutants is None else mutants:
         mutant = MUTANTS[name]
-        rules = [rule for rule in catalogue() if name in rule.catches]
+        applying = [rule for rule in catalogue() if rule.applies(mutant.target)]
+        rules = [rule for rule in applying if every_rule or name in rule.catches]
         with mutant.target.serving(None, "auto") as url:
             verdicts = await Session(target=mutant.target, url=url, rules=rules, seed=seed).run()
         for rule, verdict in zip(rules, verdicts, strict=True):
@@ -53,4 +56,21 @@ async def bites(*, seed: int, report: Callable[[Bite], None], mutants: Iterable[
 def run(*, seed: int, report: Callable[[Bite], None], mutants: Iterable[str] | None = None) -> list[str]:
     """Everything that is wrong with the suite's teeth, empty if nothing is."""
     found = asyncio.run(bites(seed=seed, report=report, mutants=mutants))
-    return [*(gaps() if mutants is None else ()), *(bite.fault for bite in found if bite.fault)]
+    met = {(bite.rule.id, bite.mutant.name) for bite in found}
+    named = MUTANTS if mutants is None else list(mutants)
+    unmet = [
+        f"{rule.id} cannot catch {name}: its target does not declare the rule's level"
+        for rule in catalogue()
+        for name in named
+        if name in rule.catches and (rule.id, name) not in met
+    ]
+    return [*(gaps() if mutants is None else ()), *unmet, *(bite.fault for bite in found if bite.fault)]
+
+
+def matrix(*, seed: int, mutants: Iterable[str] | None = None) -> dict[str, list[str]]:
+    """Which rules catch which broken backend by a statement: what ``catches`` may say."""
+    found = asyncio.run(bites(seed=seed, report=lambda _bite: None, mutants=mutants, every_rule=True))
+    caught: dict[str, list[str]] = {}
+    for bite in found:
+        caught.setdefault(bite.mutant.name, []).extend([bite.rule.id] if bite.fault is None else [])
+    return caught
