@@ -284,9 +284,10 @@ class Executor:
 
         That is one of the run itself, or, under ``skip``, one of the job that goes on after its timeout.
         """
-        call = self._calls.get((job.name, slot))
-        if call is not None:
-            return call
+        return self._calls.get((job.name, slot)) or self.blocker(job)
+
+    def blocker(self, job: Job) -> Call | None:
+        """A handler that goes on after its timeout and so blocks all later runs of a job under ``skip``."""
         if job.overlap == "skip" and self._going_on:
             return next(iter(self._going_on.get(job.name, ())), None)
         return None

@@ -142,7 +142,7 @@ def _check_handler(name: str, handler: object) -> tuple[bool, bool]:
     if not callable(handler):
         raise InvalidJob(f"job {name!r}: the handler {handler!r} cannot be called; give a function of ctx")
     call = handler if isinstance(handler, FunctionType) else getattr(handler, "__call__", handler)  # noqa: B004
-    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+    if any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in (handler, call)):
         raise InvalidJob(
             f"job {name!r}: the handler {handler!r} is a generator and would not run; use return, not yield"
         )

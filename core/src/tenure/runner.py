@@ -76,7 +76,7 @@ class LeaseRunner:
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is the store's time. BackendError if the store does not answer."""
         slot = self._calls.store_clock.now_ms()
-        if self._executor.in_the_way(job, slot):
+        if self._executor.blocker(job):
             _skip(self._instance, job, slot, "overlap")
             return Triggered(slot, "overlap")
         for _ in range(_MANUAL_TRIES):
@@ -330,7 +330,7 @@ class ClaimOnlyRunner:
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is this machine's time. BackendError if the store does not answer."""
         slot = self._instance.clock.wall_ms()
-        if self._executor.in_the_way(job, slot):
+        if self._executor.blocker(job):
             _skip(self._instance, job, slot, "overlap")
             return Triggered(slot, "overlap")
         for _ in range(_MANUAL_TRIES):
