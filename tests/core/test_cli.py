@@ -191,6 +191,12 @@ def test_next_says_when_there_are_no_more() -> None:
     assert out("next", "1s", "--after", "9999-12-31T23:59:59Z") == ["every second", "no slots after this"]
 
 
+def test_next_tells_the_last_hours_of_time_in_utc_where_the_zone_cannot() -> None:
+    assert out("next", "1s", "--tz", "Asia/Tokyo", "-n", "1", "--after", "9999-12-31T23:59:58Z")[2:] == [
+        "Fri 9999-12-31 23:59:59  Fri 9999-12-31 23:59:59"
+    ]
+
+
 # runs
 
 

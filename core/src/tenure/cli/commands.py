@@ -20,7 +20,7 @@ import tenure as library
 from tenure.cli.group import FAILURE, OneLineErrors
 from tenure.cli.history import Row, read_rows
 from tenure.cli.load import LoadFailed, load_scheduler
-from tenure.cli.output import iso, last_line, moment, print_json, print_table, seconds
+from tenure.cli.output import iso, last_line, local, moment, print_json, print_table, seconds
 from tenure.clock import SystemClock
 from tenure.errors import BackendMisconfigured
 from tenure.model import ActiveRun, ActiveRuns
@@ -177,7 +177,7 @@ def _print_slots_json(schedule: Schedule, zone: ZoneInfo | timezone, slots: list
 
 
 def _slot_text(slot: int, zone: tzinfo) -> str:
-    return f"{(_EPOCH + timedelta(milliseconds=slot)).astimezone(zone):%a} {moment(slot, zone)}"
+    return f"{local(slot, zone):%a} {moment(slot, zone)}"
 
 
 def _words(schedule: Schedule) -> str:

@@ -40,14 +40,21 @@ def print_json(value: object) -> None:
 
 def moment(ms: int, tz: tzinfo = UTC) -> str:
     """An instant by the clocks of a zone, with milliseconds only where there are some."""
-    text = (_EPOCH + timedelta(milliseconds=ms)).astimezone(tz)
-    return text.isoformat(" ", "milliseconds" if ms % 1_000 else "seconds").removesuffix("+00:00")
+    return _isoformat(ms, tz, " ").removesuffix("+00:00")
 
 
 def iso(ms: int, tz: tzinfo = UTC) -> str:
     """The same for programs."""
-    text = (_EPOCH + timedelta(milliseconds=ms)).astimezone(tz)
-    return text.isoformat("T", "milliseconds" if ms % 1_000 else "seconds").replace("+00:00", "Z")
+    return _isoformat(ms, tz, "T").replace("+00:00", "Z")
+
+
+def local(ms: int, tz: tzinfo) -> datetime:
+    """An instant in a zone; the last hours of the year 9999, which some zones cannot tell, stay in UTC."""
+    instant = _EPOCH + timedelta(milliseconds=ms)
+    try:
+        return instant.astimezone(tz)
+    except OverflowError:
+        return instant
 
 
 def seconds(ms: int | None) -> str:
@@ -61,6 +68,10 @@ def last_line(text: str | None) -> str:
     """An error's last line; what a terminal would obey is replaced."""
     lines = (text or "").strip().splitlines()
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in lines[-1]) if lines else ""
+
+
+def _isoformat(ms: int, tz: tzinfo, separator: str) -> str:
+    return local(ms, tz).isoformat(separator, "milliseconds" if ms % 1_000 else "seconds")
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
