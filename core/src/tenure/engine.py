@@ -38,7 +38,7 @@ class Engine:
         await self._entered.enter_async_context(self._backend)
         try:
             self.add(jobs)
-        except InvalidJob:
+        except BaseException:
             await self._entered.aclose()
             raise
         self._timers.start()
@@ -68,6 +68,10 @@ class Engine:
     def next_slot(self, name: str) -> int | None:
         """The slot the job waits for."""
         return self._timers.next_slot(name)
+
+    def executes(self, call: Call) -> bool:
+        """Whether the handler executes in this instance."""
+        return call in self._executor.executing()
 
     async def trigger(self, name: str) -> Triggered:
         """Run the job now, under its overlap rule."""

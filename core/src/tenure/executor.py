@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -136,6 +136,10 @@ class Call:
             self.ended.set_result(ended)
 
 
+current: ContextVar[Call] = ContextVar("current")
+"""The call whose handler asks; also in the tasks and threads that took the handler's context with them."""
+
+
 class Handover:
     """Calls of functions on the loop of another thread, in order: many at once wake it once."""
 
@@ -146,6 +150,8 @@ class Handover:
 
     def put(self, function: Callable[..., object], *args: Any) -> None:
         """Call it on the loop soon; raises RuntimeError if the loop is closed."""
+        if self._loop.is_closed():
+            raise RuntimeError("the event loop is closed")
         self._calls.append((function, args))
         if not self._awake:
             self._awake = True
@@ -177,24 +183,40 @@ class SameLoop:
 
 
 class OtherLoop:
-    """Async handlers on the application's loop, which runs in another thread and may be blocked."""
+    """Async handlers on the application's loop, which runs in another thread and may be blocked.
 
-    def __init__(self, here: asyncio.AbstractEventLoop, there: asyncio.AbstractEventLoop) -> None:
+    An application may also close it and forget the scheduler: nothing executes on it then, and ``on_closed`` is called.
+    """
+
+    def __init__(
+        self,
+        here: asyncio.AbstractEventLoop,
+        there: asyncio.AbstractEventLoop,
+        on_closed: Callable[[], object] = lambda: None,
+    ) -> None:
         self._there = there
         self._out = Handover(there)
         self._back = Handover(here)
+        self._on_closed = on_closed
 
     def start(self, call: Call) -> None:
         """See Place."""
-        self._out.put(self._begin, call)
+        self._put(self._begin, call)
 
     def cancel(self, call: Call) -> None:
         """See Place."""
-        self._out.put(self._cancel, call)
+        self._put(self._cancel, call)
 
     def tell(self, call: Call, ended: Ended) -> None:
         """See Place."""
         self._back.put(call.finished, ended)
+
+    def _put(self, function: Callable[[Call], None], call: Call) -> None:
+        try:
+            self._out.put(function, call)
+        except RuntimeError as error:
+            self.tell(call, _UNSTARTED if call.task is None else Ended("raised", error))
+            self._on_closed()
 
     def _begin(self, call: Call) -> None:
         call.task = self._there.create_task(_run(call, self))
@@ -231,6 +253,7 @@ class Threads:
             self._back.put(self._finished, call, ended)
 
     def _work(self, call: Call) -> None:
+        current.set(call)
         self.tell(call, _call(call) if call.starts() else _UNSTARTED)
 
     def _finished(self, call: Call, ended: Ended) -> None:
@@ -309,6 +332,7 @@ class Executor:
 
 async def _run(call: Call, place: Place) -> None:
     job, ctx = call.job, call.ctx
+    current.set(call)
     ended = _RETURNED
     if not call.starts():
         ended = _UNSTARTED

@@ -55,6 +55,10 @@ DEFAULTS: JobOptions = {
 }
 
 
+_SHORTEST_MS = {"lease": 1, "heartbeat": 1, "max_late": 0, "catch_up": 1, "jitter": 0, "timeout": 1}
+_OPTIONAL = ("heartbeat", "max_late", "catch_up", "timeout")
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job as the engine uses it; times in milliseconds."""
@@ -81,8 +85,8 @@ def make_job(name: str, schedule: Schedule, handler: object, options: Mapping[st
     is_async, takes_context = _check_handler(name, handler)
     check_options(options, f"job {name!r}")
     values = {**DEFAULTS, **options}
-    lease_ms = to_ms(values["lease"], "lease", minimum_ms=1)
-    max_late_ms = _optional_ms(values, "max_late", minimum_ms=0)
+    lease_ms = to_ms(values["lease"], "lease", minimum_ms=_SHORTEST_MS["lease"])
+    max_late_ms = _optional_ms(values, "max_late")
     jitter_ms = to_ms(values["jitter"], "jitter")
     if max_late_ms is not None and jitter_ms > max_late_ms:
         raise InvalidJob(
@@ -100,9 +104,9 @@ def make_job(name: str, schedule: Schedule, handler: object, options: Mapping[st
         overlap=values["overlap"],
         max_attempts=values["max_attempts"],
         max_late_ms=max_late_ms,
-        catch_up_ms=_optional_ms(values, "catch_up", minimum_ms=1),
+        catch_up_ms=_optional_ms(values, "catch_up"),
         jitter_ms=jitter_ms,
-        timeout_ms=_optional_ms(values, "timeout", minimum_ms=1),
+        timeout_ms=_optional_ms(values, "timeout"),
     )
 
 
@@ -110,7 +114,7 @@ def check_options(options: Mapping[str, Any], whose: str) -> None:
     """Refuse (InvalidJob) unknown options and values that no job can have; durations are checked by ``make_job``."""
     for option in options:
         if option not in DEFAULTS:
-            close = difflib.get_close_matches(option, DEFAULTS, n=1)
+            close = difflib.get_close_matches(option, (*DEFAULTS, "replace"), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(DEFAULTS)}"
             raise InvalidJob(f"{whose}: there is no option {option!r}; {hint}")
     overlap = options.get("overlap", "skip")
@@ -121,10 +125,18 @@ def check_options(options: Mapping[str, Any], whose: str) -> None:
         raise InvalidJob(f"{whose}: max_attempts {attempts!r} is not an integer of at least 1 (1: at most once)")
 
 
+def check_defaults(defaults: Mapping[str, Any]) -> None:
+    """Refuse (InvalidJob, InvalidDuration) defaults that no job could have, each by itself."""
+    check_options(defaults, "Scheduler")
+    for option, value in defaults.items():
+        if option in _SHORTEST_MS and not (value is None and option in _OPTIONAL):
+            to_ms(value, option, minimum_ms=_SHORTEST_MS[option])
+
+
 def _heartbeat_ms(name: str, heartbeat: Duration | None, lease_ms: int) -> int:
     if heartbeat is None:
         return max(lease_ms // 3, 1)
-    heartbeat_ms = to_ms(heartbeat, "heartbeat", minimum_ms=1)
+    heartbeat_ms = to_ms(heartbeat, "heartbeat", minimum_ms=_SHORTEST_MS["heartbeat"])
     if heartbeat_ms * 2 > lease_ms:
         raise InvalidJob(
             f"job {name!r}: heartbeat {to_text(heartbeat_ms)} is not well under the lease {to_text(lease_ms)}: one "
@@ -133,8 +145,8 @@ def _heartbeat_ms(name: str, heartbeat: Duration | None, lease_ms: int) -> int:
     return heartbeat_ms
 
 
-def _optional_ms(values: Mapping[str, Any], option: str, *, minimum_ms: int) -> int | None:
-    return None if values[option] is None else to_ms(values[option], option, minimum_ms=minimum_ms)
+def _optional_ms(values: Mapping[str, Any], option: str) -> int | None:
+    return None if values[option] is None else to_ms(values[option], option, minimum_ms=_SHORTEST_MS[option])
 
 
 def _check_handler(name: str, handler: object) -> tuple[bool, bool]:

@@ -1,95 +1,87 @@
 """What people use: jobs are added to a scheduler, which runs on a thread of its own."""
 
 import asyncio
+import atexit
 import difflib
 import os
-import signal
 import threading
+import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from tenure.clock import SystemClock
 from tenure.duration import Duration, to_ms
 from tenure.engine import Engine
 from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob
 from tenure.events import Events, Listener, check_listener, logger
-from tenure.executor import Call, Executor, OtherLoop, Threads
-from tenure.host import EngineThread, EventThread, LoopThread
+from tenure.executor import Call, Executor, OtherLoop, Threads, current
+from tenure.host import EngineThread, EventThread, LoopThread, Pending, StoppedEarly, StopSignals
 from tenure.instance import Instance, new_instance_id
-from tenure.job import Handler, Job, JobChoices, JobOptions, check_options, make_job
-from tenure.model import check_lease, check_name
-from tenure.protocol import Backend, has_leases
+from tenure.job import Handler, Job, JobChoices, JobOptions, check_defaults, make_job
+from tenure.model import Capabilities, check_lease, check_name
+from tenure.protocol import Backend
 from tenure.registry import connect
 from tenure.runner import Triggered
 from tenure.schedule import Fold, Gap, Schedule, Zone, cron, every
 
+__all__ = ["Pending", "Scheduler"]
+
 Decorated = TypeVar("Decorated", bound=Handler)
-Result = TypeVar("Result")
-
-_Stopped = asyncio.Future[tuple[EngineThread, Future[list[Call]]]]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EVENTS_TIMEOUT_S = 5.0
-_running: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
-
-
-class Pending(Generic[Result]):
-    """An answer that is on its way: ``await`` it in a task, or call ``result()`` in a thread."""
-
-    def __init__(self, future: "Future[Result]") -> None:
-        self._future = future
-
-    def result(self, timeout: Duration | None = None) -> Result:
-        """Wait for the answer; TimeoutError when it takes longer."""
-        return self._future.result(None if timeout is None else to_ms(timeout, "timeout") / 1000)
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        return asyncio.wrap_future(self._future).__await__()
+_THREAD_TIMEOUT_S = 5.0
+"""How long a stop waits for listeners that are slow and tasks that heed no cancellation."""
+_EXIT_TIMEOUT_S = 2.0
+"""How long the end of the process waits for schedulers that nobody stopped."""
+_all: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
+_left_behind: list[EngineThread] = []
+"""Engines of a parent process: kept, since what they hold would be torn down by whoever frees it."""
 
 
 class Scheduler:
     """Runs jobs, each run once among all instances that share the store.
 
-    ``backend`` is a URL (``sqlite:///jobs.db``) or a backend object that is not entered. Further keywords are defaults
-    for the options of jobs (JobOptions). ``on_event`` is a function of one event, or several; it is called on a thread
-    of its own. At most ``threads`` sync handlers execute at once.
+    ``backend`` is a URL (``sqlite:///jobs.db``) or a backend object that is not entered; ``namespace`` goes with a URL
+    ("tenure" unless given). Further keywords are defaults for the options of jobs (JobOptions). ``on_event`` is a
+    function of one event, or several; it is called on a thread of its own. At most ``threads`` sync handlers execute at
+    once. One that runs when the process ends is stopped then, without grace.
     """
 
     def __init__(
         self,
         backend: str | Backend,
         *,
-        namespace: str = "tenure",
+        namespace: str | None = None,
         instance: str | None = None,
         grace: Duration = "30s",
         on_event: Listener | Iterable[Listener] = (),
         threads: int = 256,
         **defaults: Unpack[JobOptions],
     ) -> None:
-        check_options(defaults, "Scheduler")
+        check_defaults(defaults)
         if instance is not None:
             check_name(instance, "instance", InvalidInput)
         if type(threads) is not int or threads < 1:
             raise InvalidInput(f"threads: {threads!r} is not an integer of at least 1")
+        self._grace_ms = to_ms(grace, "grace")
+        self._listeners = _checked_listeners(on_event)
         self._connect = _connector(backend, namespace)
         self._backend: Backend | None = self._connect()
-        self._capabilities = getattr(self._backend, "capabilities", None) if has_leases(self._backend) else None
+        self._capabilities: Capabilities = getattr(self._backend, "capabilities", Capabilities())
         self._instance_name = instance
-        self._grace_ms = to_ms(grace, "grace")
-        self._listeners = tuple(map(check_listener, [on_event] if callable(on_event) else on_event))
         self._threads = threads
         self._defaults = defaults
         self._jobs: dict[str, Job] = {}
         self._lock = threading.RLock()
         self._thread: EngineThread | None = None
+        self._events: EventThread | None = None
         self._instance: str | None = None
+        _all.add(self)
 
     # Jobs
 
@@ -179,13 +171,13 @@ class Scheduler:
         with self._lock:
             self._known(name)
             if thread := self._thread:
-                thread.call(lambda engine: engine.remove(name))
+                thread.tell(lambda engine: engine.remove(name))
             del self._jobs[name]
 
     def trigger(self, name: str) -> Pending[Triggered]:
-        """Run the job now, under its overlap rule, here if the claim is won.
+        """Run the job now, under its overlap rule, here if the claim is won; the answer comes when that is decided.
 
-        Raises UnknownJob, and SchedulerStateError unless the scheduler runs.
+        Raises UnknownJob, and SchedulerStateError unless the scheduler runs. The answer may be a BackendError.
         """
         self._known(name)
         thread = self._thread
@@ -213,52 +205,60 @@ class Scheduler:
     def start(self) -> None:
         """Start on threads of its own and return, for synchronous applications; async handlers get a loop of their own.
 
-        Raises what entering the store raises (BackendError), and SchedulerStateError if it runs already.
+        Raises what entering the store raises (BackendError), and SchedulerStateError if it runs already or where a loop
+        runs that async handlers should use. After an error nothing runs, and it may be started again.
         """
-        handlers = LoopThread()
-        try:
-            self._begin(handlers.loop, handlers.stop).started.result()
-        except BaseException:
-            self._thread = None
-            raise
+        _refuse_in_loop("start()", "`async with scheduler:` or a task of `scheduler.serve()`")
+        self._begin(None).wait_started()
 
     def stop(self, grace: Duration | None = None) -> None:
         """Claim no more, tell running handlers to stop, wait for them up to ``grace``, and close the store.
 
-        A handler that raises then is released, so that another instance runs it at once. A second call does not wait.
+        A handler that raises then is released, so that another instance runs it at once. A second call does not wait,
+        and hurries the first. In a handler or listener, which it would wait for, it returns at once.
         """
-        if _in_a_loop():
-            raise SchedulerStateError("stop() would block the event loop; use `await scheduler.aclose()`")
+        grace_ms = self._grace(grace)
+        _refuse_in_loop("stop()", "`await scheduler.aclose()`")
         if thread := self._thread:
-            executing = thread.stop(self._grace(grace)).result()
-            if not executing:
-                thread.closed.result()
-            self._stopped(thread, executing)
+            thread.stop(grace_ms)
+            if not self._waits_for_caller(thread):
+                thread.wait_stopped()
 
     async def aclose(self, grace: Duration | None = None) -> None:
         """Do what ``stop`` does, inside an event loop."""
+        grace_ms = self._grace(grace)
         if thread := self._thread:
-            await self._stopping(thread, thread.stop(self._grace(grace)))
+            thread.stop(grace_ms)
+            if not self._waits_for_caller(thread):
+                await thread.stopped_async()
 
     async def serve(self) -> None:
-        """Run inside an event loop until it is cancelled, or SIGTERM or SIGINT comes; the second one does not wait."""
-        stopped: _Stopped = asyncio.get_running_loop().create_future()
-        async with self:
-            with self._signals(stopped):
-                thread, stopping = await stopped
-                await self._stopping(thread, stopping)
+        """Run inside an event loop until it is stopped or cancelled, or SIGTERM or SIGINT comes; a second hurries."""
+        thread = self._begin(asyncio.get_running_loop())
+        with self._stop_signals(thread):
+            try:
+                with suppress(StoppedEarly):
+                    await thread.started_async()
+                await thread.stopped_async()
+            except asyncio.CancelledError:
+                await self.aclose()
+                raise
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT: the last line of a plain script."""
-        asyncio.run(self.serve())
+        """Run until it is stopped, or SIGTERM or SIGINT comes: the last line of a plain script; a second one hurries.
+
+        Handlers run beside the main thread, so that none of them can hold up a signal or the end of the process.
+        """
+        _refuse_in_loop("run()", "`await scheduler.serve()`")
+        thread = self._begin(None)
+        with self._stop_signals(thread):
+            with suppress(StoppedEarly):
+                thread.wait_started()
+            thread.wait_stopped()
 
     async def __aenter__(self) -> Self:
         """Start; async handlers run on this loop."""
-        try:
-            await asyncio.wrap_future(self._begin(asyncio.get_running_loop(), lambda: None).started)
-        except BaseException:
-            self._thread = None
-            raise
+        await self._begin(asyncio.get_running_loop()).started_async()
         return self
 
     async def __aexit__(
@@ -303,14 +303,13 @@ class Scheduler:
         replace = options.get("replace", False)
         chosen = {option: value for option, value in options.items() if option != "replace"}
         job = make_job(name, schedule, handler, {**self._defaults, **chosen})
-        if self._capabilities is not None:
-            check_lease(job.lease_ms, self._capabilities, InvalidJob)
+        check_lease(job.lease_ms, self._capabilities, InvalidJob)
         with self._lock:
             known = name in self._jobs
             if known and not replace:
                 raise DuplicateJob(f"there is a job {name!r} already; choose another name, or pass replace=True")
             if thread := self._thread:
-                thread.call(lambda engine: engine.replace(job) if known else engine.add((job,)))
+                thread.tell(lambda engine: engine.replace(job) if known else engine.add((job,)))
             self._jobs[name] = job
 
     def _known(self, name: str) -> Job:
@@ -323,38 +322,57 @@ class Scheduler:
     def _grace(self, grace: Duration | None) -> int:
         return self._grace_ms if grace is None else to_ms(grace, "grace")
 
-    def _begin(self, handlers: asyncio.AbstractEventLoop, on_closed: Callable[[], None]) -> EngineThread:
-        """Start an engine on its thread; async handlers run on the loop given."""
-        with self._lock:
+    def _begin(self, handlers: asyncio.AbstractEventLoop | None) -> EngineThread:
+        """Start an engine on its thread; async handlers run on the loop given, else on one of their own."""
+        with self._lock, ExitStack() as closing:
             if self._thread is not None:
                 raise SchedulerStateError("the scheduler runs already; stop it before it is started again")
             backend, self._backend = self._backend or self._connect(), None
-            clock = SystemClock()
-            events = EventThread(Events(clock, self._listeners))
-            self._instance = name = self._instance_name or new_instance_id()
+            if handlers is None:
+                own = LoopThread()
+                closing.callback(own.stop, _THREAD_TIMEOUT_S)
+                handlers = own.loop
+            events = EventThread(Events(SystemClock(), self._listeners))
+            closing.callback(events.stop, _THREAD_TIMEOUT_S)
+            name = self._instance_name or new_instance_id()
+            build = partial(self._build, backend, name, events, handlers)
+            thread = EngineThread(build, self._jobs.values(), self._stopped, closing.pop_all().close)
+            self._thread, self._events, self._instance = thread, events, name
+            thread.start()
+            return thread
 
-            def build(loop: asyncio.AbstractEventLoop) -> Engine:
-                executor = Executor(OtherLoop(loop, handlers), Threads(loop, self._threads))
-                return Engine(backend, Instance(name, clock, Random(), events), executor)
+    def _build(
+        self,
+        backend: Backend,
+        name: str,
+        events: EventThread,
+        handlers: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Engine:
+        instance = Instance(name, SystemClock(), Random(), events)
+        executor = Executor(OtherLoop(loop, handlers, self._loop_closed), Threads(loop, self._threads))
+        return Engine(backend, instance, executor)
 
-            def closed() -> None:
-                events.stop(_EVENTS_TIMEOUT_S)
-                on_closed()
+    def _loop_closed(self) -> None:
+        if thread := self._thread:
+            logger.error(
+                "the event loop that the async handlers run on was closed, so the scheduler stops; "
+                "use `async with scheduler:`, or `await scheduler.aclose()` before the loop ends"
+            )
+            thread.stop(0)
 
-            self._thread = EngineThread(build, self._jobs.values(), closed)
-            _running.add(self)
-            return self._thread
+    def _waits_for_caller(self, thread: EngineThread) -> bool:
+        """Whether a handler or listener asks, which ends or goes on only after the answer."""
+        call = current.get(None)
+        return (call is not None and thread.executes(call)) or (self._events is not None and self._events.is_current())
 
-    async def _stopping(self, thread: EngineThread, stopping: "Future[list[Call]]") -> None:
-        executing = await asyncio.wrap_future(stopping)
-        if not executing:
-            await asyncio.wrap_future(thread.closed)
-        self._stopped(thread, executing)
+    def _stop_signals(self, thread: EngineThread) -> StopSignals:
+        return StopSignals(lambda again: thread.stop(0 if again else self._grace_ms))
 
     def _stopped(self, thread: EngineThread, executing: list[Call]) -> None:
+        """Called on the engine's thread, which takes no lock of ours: who holds it may wait for that thread."""
         if self._thread is thread:
             self._thread = None
-            _running.discard(self)
         for call in executing:
             logger.warning(
                 "the handler of %r at %s outlived the stop; its lease is kept until it ends",
@@ -363,57 +381,73 @@ class Scheduler:
             )
 
     def _forget(self) -> None:
-        self._thread = None
-        self._backend = None
+        """In a forked child: the threads stayed in the parent, and so did its connections."""
+        if self._thread is not None:
+            _left_behind.append(self._thread)
+            self._thread = self._events = self._backend = None
         self._lock = threading.RLock()
 
-    @contextmanager
-    def _signals(self, stopped: _Stopped) -> Iterator[None]:
-        """Stop at SIGTERM and SIGINT; at once also where a handler blocks the application's loop."""
-        thread = self._thread
-        if thread is None or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = stopped.get_loop()
-        came: list[int] = []
-
-        def on_signal(signum: int, _frame: object) -> None:
-            stopping = thread.stop(0 if came else self._grace_ms)
-            if not came:
-                loop.call_soon_threadsafe(stopped.set_result, (thread, stopping))
-            came.append(signum)
-
-        before = {signum: signal.signal(signum, on_signal) for signum in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for signum, handler in before.items():
-                signal.signal(signum, handler)
+    def _stop_at_exit(self) -> EngineThread | None:
+        if thread := self._thread:
+            thread.stop(0)
+        return thread
 
 
-def _connector(backend: str | Backend, namespace: str) -> Callable[[], Backend]:
+def _connector(backend: str | Backend, namespace: str | None) -> Callable[[], Backend]:
     """A URL is connected anew at each start; an object is entered again."""
     if isinstance(backend, str):
-        return partial(connect, backend, namespace=namespace)
-    if not callable(getattr(backend, "claim", None)) or not callable(getattr(backend, "save_result", None)):
-        raise InvalidInput(f'backend: {backend!r} is neither a URL nor a backend; give "sqlite:///jobs.db" for one')
+        return partial(connect, backend, namespace="tenure" if namespace is None else namespace)
+    fault = _fault_of(backend)
+    if fault is not None:
+        raise InvalidInput(f"backend: {backend!r} {fault}")
+    if namespace is not None:
+        raise InvalidInput(f"namespace: {namespace!r} goes with a URL; a backend object is given its own")
     return lambda: backend
 
 
-def _in_a_loop() -> bool:
-    try:
+_CLAIM_ONLY = ("claim", "save_result", "__aenter__", "__aexit__")
+_LEASES = ("heartbeat", "finish", "release", "active", "results", "capabilities")
+
+
+def _fault_of(backend: object) -> str | None:
+    """What keeps the object from being a backend, and the remedy."""
+    if isinstance(backend, type):
+        return "is a class; give an object of it"
+    if not hasattr(backend, "claim"):
+        return 'is neither a URL nor a backend; give "sqlite:///jobs.db" for one'
+    wanted = (*_CLAIM_ONLY, *_LEASES) if hasattr(backend, "heartbeat") else _CLAIM_ONLY
+    missing = ", ".join(name for name in wanted if not hasattr(backend, name))
+    return f"is no backend: it lacks {missing}; see tenure.ClaimOnlyBackend and LeaseBackend" if missing else None
+
+
+def _checked_listeners(on_event: object) -> tuple[Listener, ...]:
+    if callable(on_event):
+        return (check_listener(on_event),)
+    if not isinstance(on_event, Iterable):
+        raise InvalidInput(f"on_event: {on_event!r} is neither a function of an event nor several")
+    return tuple(map(check_listener, on_event))
+
+
+def _refuse_in_loop(call: str, remedy: str) -> None:
+    with suppress(RuntimeError):
         asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        raise SchedulerStateError(f"{call} would block the event loop; use {remedy}")
 
 
 def _forget_threads() -> None:
-    """In a forked child: the threads stayed in the parent, and so did its connections."""
-    for scheduler in list(_running):
-        scheduler._forget()  # this module's own class
-    _running.clear()
+    for scheduler in list(_all):
+        scheduler._forget()
 
 
+def _stop_all() -> None:
+    """At the end of the process: what can still be given back, another instance takes at once."""
+    stopping = [thread for scheduler in list(_all) if (thread := scheduler._stop_at_exit())]
+    end = time.monotonic() + _EXIT_TIMEOUT_S
+    for thread in stopping:
+        with suppress(BaseException):
+            thread.stopped.result(max(end - time.monotonic(), 0))
+
+
+atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_threads)
