@@ -224,7 +224,7 @@ class Process:
     """A process, and the lines that it printed so far."""
 
     def __init__(self, *command, cwd):
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "HOME": str(cwd)}  # gunicorn keeps a socket there
         self.popen = subprocess.Popen(
             command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
