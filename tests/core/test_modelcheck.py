@@ -9,7 +9,8 @@ import pytest
 from .modelcheck.breaks import BREAKS, Break
 from .modelcheck.checker import Explorer
 from .modelcheck.configs import BIG, SMALL
-from .modelcheck.world import Config, Model
+from .modelcheck.model import Model
+from .modelcheck.world import Config
 
 PROTOCOL = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
 

@@ -5,10 +5,11 @@ import time
 
 from .checker import Explorer
 from .configs import BIG, SMALL
-from .world import Model
+from .model import Model
+from .world import Config
 
 
-def main(configs: dict[str, object]) -> int:
+def main(configs: dict[str, Config]) -> int:
     faults = 0
     for name, config in configs.items():
         began = time.perf_counter()
