@@ -123,7 +123,7 @@ def test_the_demo_shows_a_takeover_a_refused_owner_and_a_release(tmp_path: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
-    assert re.search(r">> SIGKILL to (\w), .*\n(?s:.*?)takes over from \1, killed: attempt 2", done.stdout)
+    assert re.search(r"» SIGKILL to (\w), .*\n(?s:.*?)takes over from \1, killed: attempt 2", done.stdout)
     assert re.search(r"takes over from (\w), frozen: attempt 2(?s:.*)\1 is refused by the ledger: fence", done.stdout)
     assert re.search(r"(\w) releases the run: attempt 1\n(?s:.*?)takes over from \1, stopped: attempt 2", done.stdout)
     rows = re.findall(r"^(\d\d):(\d\d):(\d\d)  (\d)\s+(.*?)\s*$", done.stdout, re.MULTILINE)

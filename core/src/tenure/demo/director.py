@@ -20,7 +20,7 @@ from tenure.registry import connect
 
 PATIENCE_S = 15.0
 """A step takes a second or three; on a loaded machine it may take longer, and is not wrong for that."""
-_MIDDLE_MS = range(WORK_MS // 4, WORK_MS * 2 // 3)
+_MIDDLE_MS = range(WORK_MS * 2 // 5, WORK_MS * 2 // 3)
 """A run of this age is surely in the middle of its work."""
 _LOOK_S = 0.05
 _ASLEEP_S = 0.02

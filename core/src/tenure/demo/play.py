@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from tenure.demo.director import Director
-from tenure.demo.screens import LiveScreen, PlainScreen, whole_picture
+from tenure.demo.screens import LiveScreen, PlainScreen
 from tenure.demo.story import Story
 
 _RECORDED_WIDTH = 112
@@ -35,7 +35,7 @@ def play(console: Console, *, record: Path | None = None) -> bool:
             found = Director(Path(directory), story, screen).play()
         screen.end(found)
     if record is not None:
-        _record(record, story, found)
+        _record(record, screen.picture(found, _RECORDED_WIDTH))
     return not found
 
 
@@ -50,7 +50,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(signum, handler)
 
 
-def _record(path: Path, story: Story, found: list[str]) -> None:
+def _record(path: Path, picture: RenderableType) -> None:
     console = Console(record=True, width=_RECORDED_WIDTH, file=io.StringIO(), force_terminal=True, legacy_windows=False)
-    console.print(whole_picture(story, found, _RECORDED_WIDTH))
+    console.print(picture)
     path.write_text(console.export_svg(title="$ tenure demo"), encoding="utf-8")

@@ -1,7 +1,6 @@
 """Where the demo is watched: a live picture on a terminal, plain lines elsewhere."""
 
 import time
-from collections import deque
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -14,13 +13,8 @@ from tenure.demo.story import Story, slot_text
 
 _LOG_LINES = 9
 _REFRESH_S = 0.1
-_STYLES = {
-    "act": "bold",
-    "takeover": "bright_yellow",
-    "refused": "bold red",
-    "interrupted": "yellow",
-    "success": "green",
-}
+_NOTABLE = {"start", "refused", "interrupted"}
+_STYLES = {"start": "bright_yellow", "refused": "bold red", "interrupted": "yellow", "success": "green"}
 
 
 class PlainScreen:
@@ -29,10 +23,10 @@ class PlainScreen:
     def __init__(self, console: Console, story: Story) -> None:
         self._console = console
         self._story = story
-        self._started = time.monotonic()
+        self._log = Log(story)
 
     def __enter__(self) -> "PlainScreen":
-        self._line(Text(f"{TITLE}: {SUBTITLE}"))
+        self._print(Text(f"{TITLE}: {SUBTITLE}"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -40,25 +34,27 @@ class PlainScreen:
 
     def say(self, text: str) -> None:
         """See Screen."""
-        self._line(_stamped(self._started, Text(f">> {text}", style=_STYLES["act"])))
+        self._print(self._log.act(text))
 
     def told(self, worker: str, report: Report) -> None:
         """See Screen."""
-        if line := narrated(self._story, worker, report):
-            self._line(_stamped(self._started, line))
+        if line := self._log.report(worker, report):
+            self._print(line)
 
     def refresh(self) -> None:
         """See Screen."""
 
     def end(self, found: list[str]) -> None:
         """The table and the verdict."""
-        self._line(Text())
-        self._console.print(slot_table(self._story), soft_wrap=True)
-        self._line(Text())
-        for line in verdict(self._story, found):
-            self._line(line)
+        lines: list[RenderableType] = [Text(), slot_table(self._story), Text(), *verdict(self._story, found)]
+        for line in lines:
+            self._print(line)
 
-    def _line(self, line: Text) -> None:
+    def picture(self, found: list[str], width: int) -> RenderableType:
+        """What a terminal would show in the end."""
+        return whole_picture(self._story, self._log, found, width)
+
+    def _print(self, line: RenderableType) -> None:
         self._console.print(line, soft_wrap=True)
 
 
@@ -68,9 +64,8 @@ class LiveScreen:
     def __init__(self, console: Console, story: Story) -> None:
         self._console = console
         self._story = story
-        self._started = time.monotonic()
+        self._log = Log(story)
         self._drawn = 0.0
-        self._log: deque[Text] = deque(maxlen=_LOG_LINES)
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> "LiveScreen":
@@ -84,14 +79,12 @@ class LiveScreen:
 
     def say(self, text: str) -> None:
         """See Screen."""
-        self._log.append(_stamped(self._started, Text(text, style=_STYLES["act"])))
+        self._log.act(text)
         self._draw()
 
     def told(self, worker: str, report: Report) -> None:
         """See Screen."""
-        line = narrated(self._story, worker, report)
-        if line and report["kind"] != "success":
-            self._log.append(_stamped(self._started, line))
+        self._log.report(worker, report)
 
     def refresh(self) -> None:
         """See Screen."""
@@ -100,18 +93,50 @@ class LiveScreen:
 
     def end(self, found: list[str]) -> None:
         """The picture of it all, the table and the verdict."""
-        self._live.stop()
-        self._console.print(whole_picture(self._story, found, self._console.width))
+        self._console.print(self.picture(found, self._console.width))
+
+    def picture(self, found: list[str], width: int) -> RenderableType:
+        """What the terminal shows in the end."""
+        return whole_picture(self._story, self._log, found, width)
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        self._live.update(Group(_title(), Text(), lanes(self._story, self._console.width), Text(), *self._log))
-        self._live.refresh()
+        now = Group(_title(), Text(), lanes(self._story, self._console.width), Text(), *self._log.notable[-_LOG_LINES:])
+        self._live.update(now, refresh=True)
 
 
-def whole_picture(story: Story, found: list[str], width: int) -> RenderableType:
-    """What is left on the screen in the end."""
-    return Group(_title(), Text(), lanes(story, width), Text(), slot_table(story), Text(), *verdict(story, found))
+class Log:
+    """What has happened, as lines; the notable ones are kept."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._started = time.monotonic()
+        self.notable: list[Text] = []
+
+    def act(self, text: str) -> Text:
+        """What is done, as a line."""
+        line = self._stamped(Text(f"» {text}", style="bold"))
+        self.notable.append(line)
+        return line
+
+    def report(self, worker: str, report: Report) -> Text | None:
+        """A report as a line, None if it says nothing new."""
+        text = narrated(self._story, worker, report)
+        if text is None:
+            return None
+        line = self._stamped(text)
+        if report["kind"] in _NOTABLE:
+            self.notable.append(line)
+        return line
+
+    def _stamped(self, line: Text) -> Text:
+        return Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), line)
+
+
+def whole_picture(story: Story, log: Log, found: list[str], width: int) -> RenderableType:
+    """What is left on a terminal in the end."""
+    parts = (Group(_title()), lanes(story, width), Group(*log.notable), slot_table(story))
+    return Group(*(line for part in parts for line in (part, Text())), *verdict(story, found))
 
 
 def narrated(story: Story, worker: str, report: Report) -> Text | None:
@@ -121,30 +146,29 @@ def narrated(story: Story, worker: str, report: Report) -> Text | None:
         return Text(f"{worker} is ready, pid {story.workers[worker].pid}")
     if "slot" not in report:
         return None
-    slot, attempt, fence = slot_text(report["slot"]), report["attempt"], report["fence"]
+    words = _words(story, kind, report)
+    return Text(f"{slot_text(report['slot'])} {worker} {words}", style=_STYLES[kind]) if words else None
+
+
+def _words(story: Story, kind: str, report: Report) -> str | None:
+    slot, attempt, fence = report["slot"], report["attempt"], report["fence"]
     match kind:
         case "start" if attempt > 1:
-            lost = story.attempts.get((report["slot"], attempt - 1))
+            lost = story.attempts.get((slot, attempt - 1))
             whom = f" from {lost.worker}, {lost.fate}" if lost else ""
-            text = f"{slot} {worker} takes over{whom}: attempt {attempt}, fence {fence}"
-            return Text(text, style=_STYLES["takeover"])
+            return f"takes over{whom}: attempt {attempt}, fence {fence}"
         case "refused":
-            newer = story.attempts.get((report["slot"], attempt + 1))
+            newer = story.attempts.get((slot, attempt + 1))
             seen = f", since it has seen {newer.fence}" if newer else ""
-            return Text(f"{slot} {worker} is refused by the ledger: fence {fence}{seen}", style=_STYLES[kind])
+            return f"is refused by the ledger: fence {fence}{seen}"
+        case "interrupted" if report["reason"] == "stop":
+            return f"releases the run: attempt {attempt}"
         case "interrupted":
-            told = (
-                "has lost the run, and the store refuses its end" if report["reason"] != "stop" else "releases the run"
-            )
-            return Text(f"{slot} {worker} {told}: attempt {attempt}", style=_STYLES[kind])
+            return f"has lost the run, and the store refuses its end: attempt {attempt}"
         case "success":
-            return Text(f"{slot} {worker} done: attempt {attempt}", style=_STYLES[kind])
+            return f"done: attempt {attempt}"
     return None
 
 
 def _title() -> Text:
     return Text.assemble((TITLE, "bold"), f"  {SUBTITLE}")
-
-
-def _stamped(started: float, line: Text) -> Text:
-    return Text.assemble((f"{time.monotonic() - started:5.1f} s  ", "dim"), line)
