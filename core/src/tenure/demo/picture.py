@@ -63,7 +63,7 @@ class _Lane:
     def draw(self, times: Sequence[int]) -> Text:
         """A cell for each of the times."""
         label = f"{self._worker.name} pid {self._worker.pid}".ljust(_LABEL_CELLS - 2)
-        text = Text(f"{label}  ", style="bold" if self._worker.gone_ms is None else "dim")
+        text = Text.assemble((f"{label}  ", "bold" if self._worker.gone_ms is None else "dim"))
         for time_ms in times:
             text.append(*self._cell(time_ms))
         return text
