@@ -143,6 +143,25 @@ def test_a_duration_is_right_although_the_clock_is_set_in_between(world, work, j
     assert result.started_at == world.start_ms + 10_000
 
 
+@pytest.mark.parametrize("after_ms", [50, 249, 251, 5_000])
+def test_a_frozen_holder_is_told_before_its_handler_takes_another_step(world, jobs, after_ms):
+    """However soon after the win it was frozen."""
+    steps = []
+
+    async def handler(ctx):
+        while True:
+            steps.append((world.elapsed_s, ctx.signal.is_set()))
+            await asyncio.sleep(0.02)
+
+    a = world.start(jobs(handler, schedule=ONCE, lease="30s"))
+    world.advance(timedelta(milliseconds=10_000 + after_ms))
+    a.freeze()
+    world.advance("31s")
+    a.thaw()
+    world.advance("1s")
+    assert all(at <= 10 + after_ms / 1000 for at, told in steps if not told)
+
+
 def test_there_are_never_two_heartbeats_at_once(world, work, jobs):
     under_way, most = set(), 0
 

@@ -41,7 +41,7 @@ class Heartbeats:
     def _set_timers(self) -> None:
         young, self._young = self._young, []
         for lease in young:
-            lease.sleep()
+            lease.look()  # after a pause it may be over already
 
 
 class Lease:
@@ -62,6 +62,7 @@ class Lease:
         "_timer",
         "deadline_ms",
         "lost",
+        "refused",
     )
 
     def __init__(self, heartbeats: Heartbeats, job: Job, claim: Claim, sent_ms: float) -> None:
@@ -76,6 +77,7 @@ class Lease:
         self._next_beat_ms = sent_ms + job.heartbeat_ms
         self.deadline_ms = sent_ms + claim.lease_ms
         self.lost = False
+        self.refused = False
 
     def confirmed(self) -> bool:
         """Whether this holder may still believe in its lease; safe from any thread."""
@@ -109,9 +111,12 @@ class Lease:
             wake_ms = min(wake_ms, self.deadline_ms)
         if wake_ms < _NEVER:
             delay_ms = max(wake_ms - self._instance.clock.monotonic_ms(), 0)
-            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._look)
+            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Send the heartbeat that is due, give up a lease that is over, and sleep again."""
+        if self._stopped:
+            return
         now = self._instance.clock.monotonic_ms()
         if now >= self.deadline_ms:
             self._lose()
@@ -141,6 +146,7 @@ class Lease:
         if held:
             self.deadline_ms = sent_ms + self._claim.lease_ms
         elif not self._stopped:
+            self.refused = True
             self._lose()
             self.stop()
 
