@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import platform
-import signal
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -63,13 +62,8 @@ def run(target: str, log_level: str) -> None:
     """
     scheduler = _loaded(target, traceback_wanted=log_level == "debug")
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until the scheduler handles it: also while it starts
-    try:
-        asyncio.run(_serve(scheduler))
-    except KeyboardInterrupt:
-        click.echo("stopped before it had started")
-    else:
-        click.echo("stopped")
+    asyncio.run(_serve(scheduler))
+    click.echo("stopped")
 
 
 def _loaded(target: str, *, traceback_wanted: bool) -> Scheduler:
@@ -83,7 +77,7 @@ def _loaded(target: str, *, traceback_wanted: bool) -> Scheduler:
 
 async def _serve(scheduler: Scheduler) -> None:
     serving = asyncio.create_task(scheduler.serve())
-    await asyncio.sleep(0)  # its first step, which gives the instance its id
+    await asyncio.sleep(0)  # its first step, which gives the instance its id and handles signals from then on
     _announce(scheduler)
     await serving
 
