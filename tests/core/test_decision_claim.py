@@ -127,6 +127,7 @@ ROWS = {
     "9 a newer one started": Case(a_state(DEAD_NEWER), a_claim(), SUPERSEDED),
     "9 not under allow": Case(a_state(DEAD_NEWER), a_claim(overlap="allow"), won(1)),
     "10": Case(EMPTY, a_claim(mode="takeover"), NONE_DUE),
+    "10 an attempt of a run that is not there": Case(EMPTY, a_claim(after=1), NONE_DUE),
     "10 not due yet": Case(EMPTY, a_claim(mode="takeover", slot=NOW + 9), {"outcome": "none", "wait_ms": 9}),
     "11": Case(EMPTY, a_claim(slot=NOW + 1_001), {"outcome": "none", "wait_ms": 1_001}),
     "11 a second early is not early": Case(EMPTY, a_claim(slot=NOW + 1_000), won(1)),

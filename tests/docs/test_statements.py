@@ -124,6 +124,16 @@ def test_an_interrupted_run_starts_again_also_with_one_attempt():
         assert outcomes(world) == [(1, "interrupted"), (2, "success")]
 
 
+def test_a_run_that_was_lost_does_not_start_again_with_one_attempt():
+    with world_before_noon() as world:
+        holder, _ = running_alone(world, job(long_run, max_attempts=1))
+        holder.cut_off()
+        world.advance("31s")
+        holder.reconnect()
+        world.advance("5m")
+        assert outcomes(world) == [(0, "exhausted"), (1, "interrupted")]
+
+
 def test_a_run_that_returns_when_it_is_told_to_stop_does_not_start_again():
     async def returns(ctx):
         await ctx.signal.wait_async()

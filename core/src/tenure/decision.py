@@ -4,7 +4,7 @@ A state that a call does not change is returned as the very same object, so a ca
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, cast
 
@@ -58,6 +58,35 @@ class RunState:
         """Whether the token holds the run; a lease that ran out and that nobody took still counts."""
         return self.status == "open" and self.token == token
 
+    def renewed(self, lease_ms: int, now: int) -> "RunState":
+        """With a lease of that length from now."""
+        return self._with(self.used, lease_ms, now + lease_ms, self.status, self.previous)
+
+    def released(self, now: int) -> "RunState":
+        """With its lease over and its attempt given back."""
+        return self._with(self.used - 1, self.lease_ms, min(self.expires_at, now), "released", self.previous)
+
+    def ended(self, status: RunStatus, previous: tuple[LostAttempt, ...] = ()) -> "RunState":
+        """With its last status."""
+        return self._with(self.used, self.lease_ms, self.expires_at, status, previous)
+
+    def _with(
+        self, used: int, lease_ms: int, expires_at: int, status: RunStatus, previous: tuple[LostAttempt, ...]
+    ) -> "RunState":  # dataclasses.replace takes twice as long
+        return RunState(
+            self.slot,
+            self.attempt,
+            used,
+            self.fence,
+            self.token,
+            self.holder,
+            lease_ms,
+            self.started_at,
+            expires_at,
+            status,
+            previous,
+        )
+
     def lost(self) -> LostAttempt:
         """This attempt as its successor is told of it."""
         released = self.status == "released"
@@ -103,7 +132,7 @@ def _claim_over(state: JobState, run: RunState, claim: Claim, now: int) -> tuple
     if run.attempt != claim.after:  # row 5
         return state, _running(run, now, 0)
     if run.used >= claim.max_attempts:  # row 6
-        exhausted = replace(run, status="exhausted", previous=(run.lost(),))
+        exhausted = run.ended("exhausted", (run.lost(),))
         return _ended(state, exhausted), _done(exhausted, now)
     if in_the_way is not None:  # row 7
         return state, _overlap(in_the_way, run.attempt, now)
@@ -115,7 +144,7 @@ def _claim_unknown(state: JobState, claim: Claim, now: int) -> tuple[JobState, C
     slot = claim.slot
     if slot <= state.floor or (claim.overlap == "skip" and _newest(state) > slot):  # row 9
         return state, ClaimResult(outcome="done", now_ms=now, status="superseded")
-    if claim.mode == "takeover" or slot - now > EARLY_MS:  # rows 10 and 11
+    if claim.mode == "takeover" or claim.after or slot - now > EARLY_MS:  # rows 10 and 11
         return state, ClaimResult(outcome="none", now_ms=now, wait_ms=slot - now if slot > now else None)
     if claim.max_late_ms is not None and now - slot > claim.max_late_ms:  # row 12
         return state, ClaimResult(outcome="late", now_ms=now)
@@ -143,7 +172,7 @@ def _win(state: JobState, claim: Claim, now: int, run: RunState | None) -> tuple
     ended = state.ended
     for lost in superseded:
         others = _without(others, lost.slot)
-        ended = _put(ended, replace(lost, status="superseded", previous=()))
+        ended = _put(ended, lost.ended("superseded"))
     floor, ended = _bounded(state.floor, ended, KEPT_ENDED[claim.overlap])
     return JobState(won.fence, floor, _put(others, won), ended), _won(won, now)
 
@@ -170,14 +199,14 @@ def heartbeat(state: JobState, slot: int, token: str, now: int) -> tuple[JobStat
     run = _find(state.unfinished, slot)
     if run is None or not run.held_by(token):
         return state, False
-    return _renewed(state, replace(run, expires_at=now + run.lease_ms)), True
+    return _renewed(state, run.renewed(run.lease_ms, now)), True
 
 
 def finish(state: JobState, slot: int, token: str, status: Ending) -> tuple[JobState, bool]:
     """End the run that the token holds; repeated with that token it is True and the first status stays."""
     run = _find(state.unfinished, slot)
     if run is not None and run.held_by(token):
-        return _ended(state, replace(run, status=status, previous=())), True
+        return _ended(state, run.ended(status)), True
     ended = _find(state.ended, slot)
     return state, ended is not None and ended.token == token and ended.status in ENDINGS
 
@@ -189,8 +218,7 @@ def release(state: JobState, slot: int, token: str, now: int) -> tuple[JobState,
         return state, False
     if run.status == "released":
         return state, True
-    over = min(run.expires_at, now)
-    return _renewed(state, replace(run, status="released", used=run.used - 1, expires_at=over)), True
+    return _renewed(state, run.released(now)), True
 
 
 def active(job: str, state: JobState, now: int) -> tuple[ActiveRun, ...]:
@@ -231,7 +259,7 @@ def overwrites(result: RunResult) -> bool:
 
 
 def _renew(state: JobState, run: RunState, claim: Claim, now: int) -> tuple[JobState, ClaimResult]:
-    renewed = replace(run, lease_ms=claim.lease_ms, expires_at=now + claim.lease_ms)
+    renewed = run.renewed(claim.lease_ms, now)
     return _renewed(state, renewed), _won(renewed, now)
 
 

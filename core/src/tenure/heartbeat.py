@@ -62,7 +62,6 @@ class Lease:
         "_timer",
         "deadline_ms",
         "lost",
-        "refused",
     )
 
     def __init__(self, heartbeats: Heartbeats, job: Job, claim: Claim, sent_ms: float) -> None:
@@ -77,7 +76,6 @@ class Lease:
         self._next_beat_ms = sent_ms + job.heartbeat_ms
         self.deadline_ms = sent_ms + claim.lease_ms
         self.lost = False
-        self.refused = False
 
     def confirmed(self) -> bool:
         """Whether this holder may still believe in its lease; safe from any thread."""
@@ -146,7 +144,6 @@ class Lease:
         if held:
             self.deadline_ms = sent_ms + self._claim.lease_ms
         elif not self._stopped:
-            self.refused = True
             self._lose()
             self.stop()
 

@@ -1,5 +1,6 @@
 """The life of one run in this instance: claim, hold, execute, end (docs/run-lifecycle.md)."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -218,10 +219,13 @@ class LeaseRunner:
 
     async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, ended: Ended) -> None:
         status = attempt.ended(ended)
-        stored = await self._insist(claim, lease, "release" if status == "interrupted" else status)
+        if status == "interrupted":
+            await self._interrupted(attempt, claim, lease, started=ended.how != "unstarted")
+            return
+        stored = await self._insist(claim, lease, status)
         lease.stop()
-        if status == "interrupted" or not stored:
-            await self._interrupted(attempt, stored)
+        if not stored:
+            await self._lost(attempt)
             return
         await self._save(attempt.job, attempt.record(status))
         if status == "success":
@@ -229,15 +233,22 @@ class LeaseRunner:
         else:
             attempt.failed(self._executor.going_on(attempt.job.name))
 
-    async def _interrupted(self, attempt: Attempt, stored: bool | None) -> None:
-        """The store's answer decides: it did not hold for this token, or the handler was told to stop."""
+    async def _interrupted(self, attempt: Attempt, claim: Claim, lease: Lease, *, started: bool) -> None:
+        """A stop gives the attempt back, and so does a handler that never started; a lost one is used up."""
+        stops = attempt.ctx.signal.reason == "stop"
+        released = (stops or not started) and await self._insist(claim, lease, "release")
+        lease.stop()
+        await self._lost(attempt, "stop" if stops and released else None)
+
+    async def _lost(self, attempt: Attempt, reason: InterruptReason | None = None) -> None:
+        """This instance has the run no more: be a backup, learn why, record and tell it."""
         ctx = attempt.ctx
-        reason: InterruptReason = "stop" if ctx.signal.reason == "stop" else "lost"
-        if stored is False:
-            reason = await self._why_lost(attempt)
-        await self._save(attempt.job, attempt.record("interrupted"))
-        attempt.interrupted(reason)
         self.watches.watch(attempt.job, ctx.slot_ms, after=ctx.attempt)
+        if reason is None:
+            ask = partial(self._why_lost, attempt)
+            reason = await self._instance.until_answered("claim", ask, ctx.job, ctx.slot_ms, lambda: math.inf)
+        await self._save(attempt.job, attempt.record("interrupted"))
+        attempt.interrupted(reason or ("stop" if ctx.signal.reason == "stop" else "lost"))
 
     async def _insist(self, claim: Claim, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
         """The store's answer, asked for until it comes; None when stopping with a lease that is over.
@@ -268,14 +279,11 @@ class LeaseRunner:
     async def _why_lost(self, attempt: Attempt) -> InterruptReason:
         """Ask who has the run: a takeover claim ``after`` 0 changes nothing about a run that was started (row 5)."""
         claim = self.takeover(attempt.job, attempt.ctx.slot_ms, after=0)
-        try:
-            result = (await self._calls.claim(claim)).result
-        except Exception as error:  # noqa: BLE001 - whatever the backend raises is no answer
-            self._instance.error("claim", error, claim.job, claim.slot)
-            return "lost"
+        result = (await self._calls.claim(claim)).result
         if result.status == "superseded" or result.status == "exhausted":
             return result.status
-        return "takeover" if result.outcome in ("running", "done") else "lost"
+        taken = result.outcome == "done" or (result.attempt or 0) > attempt.ctx.attempt
+        return "takeover" if taken else "lost"
 
     # History
 
