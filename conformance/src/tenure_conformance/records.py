@@ -15,6 +15,11 @@ def attempted(
     return RunResult(slot, attempt, slot * 10 + attempt, status, f"instance {attempt}", SLOT + 1, SLOT + 20, error)
 
 
+def other_than(result: RunResult, status: ResultStatus) -> RunResult:
+    """A record of the same attempt that differs in everything else."""
+    return RunResult(result.slot, result.attempt, result.fence + 7, status, "other", SLOT + 3, SLOT + 99, "other")
+
+
 def unstarted(slot: int, status: ResultStatus) -> RunResult:
     """The record of why a slot was not run."""
     return RunResult(slot, 0, 0, status, "instance", None, None)

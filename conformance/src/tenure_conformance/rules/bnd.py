@@ -155,3 +155,21 @@ async def floor_is_not_too_high(bench: Bench) -> None:
         for number in (count - 1, count - kept + 2, count - kept + 1):
             between = await bench.b.win(job=overlap, slot=SLOT + number * 10 - 5, overlap="allow")
             assert (between.attempt, between.result.previous) == (1, ())
+
+
+@rule("BND-010", level="lease", spec=("bounds-floor", "claim-supersedes", "word-floor", "word-fence"))
+async def jobs_are_bounded_apart(bench: Bench) -> None:
+    """Newer, superseding and dropped runs of one job leave every other job's runs and floor as they were."""
+    lost = await bench.a.win(job="other", slot=SLOT)
+    assert await lost.release()
+    ended = await bench.a.win(job="third", slot=SLOT)
+    assert await ended.finish("failed")
+    for number in range(1, 150):
+        held = await bench.b.win(slot=SLOT + number * 10, overlap=OVERLAPS[number % 2])
+        assert await (held.finish() if number % 3 else held.release())
+    assert await bench.look("other") == {("other", SLOT): (1, lost.fence, "a", False, lost.started_at, 0)}
+    assert (await bench.b.ask(job="third", slot=SLOT)).status == "failed"
+    assert (await bench.b.win(job="fourth", slot=SLOT - 1)).attempt == 1
+    assert (await bench.b.win(job="third", slot=SLOT + 5)).attempt == 1
+    taken = await bench.b.win(job="other", slot=SLOT, after=1)
+    assert (taken.attempt, [one.slot for one in taken.result.previous]) == (2, [SLOT])

@@ -16,7 +16,7 @@ async def _assert_apart(bench: Bench, names: Sequence[str]) -> None:
     """Jobs of these names have runs and records of their own, and come back with exactly these names."""
     assert len(set(names)) == len(names)
     for number, name in enumerate(names):
-        held = await bench.a.win(job=name, instance=f"i{number}")
+        held = await bench.a.win(job=name, instance=f"i{number}", token="one for all")
         assert held.attempt == 1, f"{name!r} was taken for another name"
         await bench.a.save_result(name, attempted(SLOT + number))
     shown = {run.job: run.holder for run in (await bench.b.active(*names)).runs}
@@ -27,6 +27,11 @@ async def _assert_apart(bench: Bench, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         told = await bench.b.ask(job=name)
         assert (told.outcome, told.holder) == ("running", f"i{number}"), name
+    for number, name in enumerate(names):
+        end = (bench.b.heartbeat, bench.b.finish, bench.b.release)[number % 3]
+        assert await end(name, SLOT, "one for all"), name
+        live = {run.job for run in (await bench.b.active(*names)).runs if run.live}
+        assert live == {other for n, other in enumerate(names) if n > number or n % 3 == 0}, name
 
 
 @rule("NAM-001", level="lease", spec="names-exact")

@@ -8,7 +8,7 @@ from tenure.model import MAX_SLOT, RunResult
 
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import answered, refused
-from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarted
+from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, other_than, unstarted
 from tenure_conformance.rule import rule
 
 
@@ -121,7 +121,8 @@ async def crashed_yields(bench: Bench) -> None:
     orders."""
     kept = []
     for number, (first, second) in enumerate(product(ATTEMPTED, ATTEMPTED)):
-        one, two = attempted(SLOT + number, 1, first, "one"), attempted(SLOT + number, 1, second, "two")
+        one = attempted(SLOT + number, 1, first, "one")
+        two = other_than(one, second)
         await bench.a.save_result("job", one)
         await bench.b.save_result("job", two)
         kept.append(one if second == "crashed" else two)
@@ -159,6 +160,21 @@ async def newest_hundred_are_kept(bench: Bench) -> None:
     found = [(one.slot, one.attempt) for one in await bench.b.results(limit=500)]
     assert found == [*((slot, 1) for slot in expected[:-1]), (SLOT + 45, 2)][-100:]
     assert len(found) == 100
+
+
+@rule("RES-015", level="lease", spec=("bounds-history", "bounds-history-old", "results-order"))
+async def history_is_bounded_by_slot_and_attempt(bench: Bench) -> None:
+    """What is dropped is the oldest by slot and then attempt, and of no other job, whatever the order of saving."""
+    saved = [attempted(SLOT + slot, attempt) for slot in range(60) for attempt in (1, 2, 9)]
+    neighbours = [attempted(slot) for slot in (0, SLOT - 1, SLOT + 30)]
+    for result in neighbours:
+        await bench.a.save_result("neighbour", result)
+    shuffled = saved.copy()
+    bench.random.shuffle(shuffled)
+    for number, result in enumerate(shuffled):
+        await (bench.a, bench.b)[number % 2].save_result("job", result)
+    assert await bench.b.results(limit=500) == saved[::-1][:100]
+    assert await bench.b.results("neighbour") == neighbours[::-1]
 
 
 @rule("RES-011", level="lease", spec=("results-limit", "limits-numbers"))
