@@ -78,7 +78,7 @@ class _Player:
             mode=self.chance.choice(modes),
             overlap=self.chance.choice(self.overlaps),
             max_attempts=self.chance.choice((1, 2, 9, 9)),
-            after=self.told.get((job, slot), self.chance.choice((0, 0, 1, 2))),
+            after=self.told.get((job, slot), self.chance.choice((0, 0, 0, 0, 1, 2))),
         )
         self.claims.append(claim)
         return claim

@@ -115,7 +115,7 @@ class _Machine(RuleBasedStateMachine):
             overlap=overlap,
             max_attempts=max_attempts,
             max_late_ms=0 if late else None,
-            after=attempts[0] if known and attempts else after,
+            after=(attempts or [0])[0] if known else after,
         )
         self.do(self.oracle.claim(self.client(first), claim))
         self.do(self.oracle.look(self.client(not first)))

@@ -277,7 +277,7 @@ ROWS: dict[int, Row] = {
     7: lambda state, claim, now: _over(state, claim, now) and _in_the_way(state, claim, now),
     8: _over,
     9: lambda state, claim, now: claim.slot <= state.floor or _newer_started(state, claim, now),
-    10: lambda _state, claim, _now: claim.mode == "takeover",
+    10: lambda _state, claim, _now: claim.mode == "takeover" or claim.after != 0,
     11: lambda _state, claim, now: claim.slot - now > EARLY_MS,
     12: lambda _state, claim, now: claim.max_late_ms is not None and now - claim.slot > claim.max_late_ms,
     13: _in_the_way,

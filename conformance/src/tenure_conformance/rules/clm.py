@@ -236,13 +236,15 @@ async def win_is_after_plus_one(bench: Bench) -> None:
         assert await held.release()
 
 
-@rule("CLM-012", level="lease", spec=("claim-row-14", "claim-after"))
-async def unknown_run_ignores_after(bench: Bench) -> None:
-    """An unknown run is won as attempt 1, whatever attempt the claim thinks there was, in every mode but takeover."""
-    for after, mode in enumerate(MODES[:3]):
-        held = await bench.a.win(job=mode, after=after * 2, mode=mode)
-        assert held.attempt == 1
-        assert (await bench.look(mode))[mode, SLOT][0] == 1
+@rule("CLM-012", level="lease", spec=("claim-row-10", "claim-after", "claim-writes"))
+async def unknown_run_has_no_attempt(bench: Bench) -> None:
+    """A claim that names an attempt of an unknown run is `none` in every mode, and creates nothing."""
+    async with bench.unchanged():
+        for mode in MODES:
+            for after in (1, 2, 5):
+                told = await bench.b.ask(mode=mode, after=after, max_late_ms=0)
+                assert (told.outcome, told.wait_ms) == ("none", None)
+    assert (await bench.a.win()).attempt == 1
 
 
 @rule("CLM-013", level="lease", spec=("claim-row-1", "claim-row-9", "word-superseded"))
@@ -321,7 +323,7 @@ CLM-106 claim-row-6 A run whose lease is over and whose attempts are used up is 
 CLM-107 claim-row-7 A run whose lease is over is told `overlap` under `skip` while another run of the job is live.
 CLM-108 claim-row-8 A run whose lease is over is won as the next attempt in any mode, however late.
 CLM-109 claim-row-9 A run without a record is superseded at or below the floor, and for `skip` below a newer run.
-CLM-110 claim-row-10 A takeover of a run without a record is `none`, before lateness and overlap are looked at.
+CLM-110 claim-row-10 A takeover of a run without a record, or a claim that names an attempt of it, is `none`.
 CLM-111 claim-row-11 A run that is not due is `none` with the time to wait, before overlap is looked at.
 CLM-112 claim-row-12 A run without a record that is too late is `late`, before overlap is looked at.
 CLM-113 claim-row-13 A run without a record is told `overlap` under `skip` while another run of the job is live.
