@@ -51,5 +51,7 @@ def _values(test: ast.expr, frame: FrameType) -> list[str]:
         if value is None or callable(value) or type(value).__module__.startswith("tenure_conformance"):
             continue
         text = repr(value)
+        if " object at 0x" in text:
+            continue
         shown.append(f"  where {name} = {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}")
     return shown

@@ -61,9 +61,11 @@ class Bench:
         return [self.a, self.b, *[await self.client(f"c{n}") for n in range(3, wanted + 1)]][:wanted]
 
     @asynccontextmanager
-    async def visitor(self, name: str, *, namespace: str | None = None) -> AsyncIterator[Client]:
+    async def visitor(
+        self, name: str, *, namespace: str | None = None, url: str | None = None
+    ) -> AsyncIterator[Client]:
         """A client that leaves before the rule ends."""
-        opening = self.target.open(self.url, self.namespace if namespace is None else namespace)
+        opening = self.target.open(url or self.url, self.namespace if namespace is None else namespace)
         async with _in_time(opening) as backend:
             yield Client(name, backend, self)
 
@@ -81,7 +83,8 @@ class Bench:
         return Claim(
             job=options.get("job", "job"),
             slot=options.get("slot", SLOT),
-            token=options.get("token") or new_token(),
+            # Short enough to be read in a transcript, and random enough for the few of one rule.
+            token=options["token"] if "token" in options else new_token()[:10],
             instance=options.get("instance", "instance"),
             lease_ms=options.get("lease_ms", LONG_MS),
             mode=options.get("mode", "scheduled"),
@@ -90,6 +93,11 @@ class Bench:
             max_late_ms=options.get("max_late_ms"),
             after=options.get("after", 0),
         )
+
+    @property
+    def scale(self) -> int:
+        """How often the lease was doubled so far, as a factor for whatever else must be longer on a slow machine."""
+        return max(1, self.lease_ms // self.target.lease_ms)
 
     @property
     def short_ms(self) -> int:

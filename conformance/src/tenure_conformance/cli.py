@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tenure_conformance import certificate, outputs, selftest, waivers
-from tenure_conformance.mutants import MUTANTS
+from tenure_conformance import certificate, outputs, waivers
 from tenure_conformance.report import RENDERERS
 from tenure_conformance.rule import AREAS, Rule, catalogue, rule_set_hash, select
 from tenure_conformance.session import Session
@@ -201,6 +200,9 @@ def badge(path: Path) -> None:
 @click.pass_context
 def self_test(ctx: click.Context, seed: int, names: tuple[str, ...], *, matrix: bool) -> None:
     """Prove that the rules bite: run each broken backend against the rules that say they catch it."""
+    from tenure_conformance import selftest  # only here, since broken backends take a while to build
+    from tenure_conformance.mutants import MUTANTS
+
     unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         raise _Cannot(f"there is no broken backend {unknown[0]!r}")

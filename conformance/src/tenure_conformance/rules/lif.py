@@ -122,6 +122,10 @@ async def capabilities_are_as_declared(bench: Bench) -> None:
         assert promised.clock_error_ms >= 0
     await bench.a.win()
     assert bench.a.capabilities == bench.target.capabilities
+    early = getattr(bench.target.open(bench.url, bench.namespace), "capabilities", None)
+    if isinstance(early, Capabilities):
+        assert early.durable <= bench.a.capabilities.durable, "before entering it promised to be durable"
+        assert early.shared <= bench.a.capabilities.shared, "before entering it promised to be shared"
 
 
 @rule("LIF-006", level="lease", spec=("backend-level", "hint-what"))
