@@ -183,17 +183,24 @@ def test_there_are_never_two_heartbeats_at_once(world, work, jobs):
 
 
 def test_a_heartbeat_answered_after_the_lease_is_too_late(world, work, jobs):
+    under_way = 0
+
     class Slow(MemoryBackend):
         async def heartbeat(self, job, slot, token):
+            nonlocal under_way
+            under_way += 1
+            assert under_way == 1  # no second one, although it is overdue
             answer = await super().heartbeat(job, slot, token)
             await asyncio.sleep(8)
+            under_way -= 1
             return answer
 
     work.takes_s = 60
-    world.start(jobs(work, schedule=ONCE, lease="6s"), backend=Slow(world.store))
+    a = world.start(jobs(work, schedule=ONCE, lease="6s"), backend=Slow(world.store))
     world.advance("17s")
     assert work.executions[0].told_s == 16
     assert work.executions[0].reason == "lost"
+    assert of_kind(a, "error") == []
 
 
 @pytest.mark.parametrize("fault", ["refused", "silent", "replies lost"])
