@@ -184,3 +184,16 @@ async def active_is_whole(bench: Bench) -> None:
     for shown in seen:
         win = wins[shown.attempt]
         assert (shown.fence, shown.holder, shown.started_at) == (win.fence, win.claim.instance, win.started_at)
+
+
+@rule("ACT-012", level="lease", spec=("active-all", "active-named"))
+@answered("many jobs")
+async def many_jobs_may_be_named(bench: Bench) -> None:
+    """`active` can be asked for thousands of jobs with long names in one call, of which few are known."""
+    jobs = [f"{'x' * 100} {number}" for number in range(3_000)]
+    known = jobs[::300]
+    for job in known:
+        await bench.a.win(job=job)
+    shuffled = jobs.copy()
+    bench.random.shuffle(shuffled)
+    assert [run.job for run in (await bench.b.active(*shuffled)).runs] == sorted(known)

@@ -162,6 +162,16 @@ async def newest_hundred_are_kept(bench: Bench) -> None:
     assert len(found) == 100
 
 
+@rule("RES-016", level="lease", spec=("results-order", "results-limit", "limits-error-text"))
+@answered("many long texts")
+async def long_histories_are_whole(bench: Bench) -> None:
+    """A history of megabytes comes back whole: sixty records with error texts of sixty thousand characters each."""
+    saved = [attempted(SLOT + number, error=f"{number} " + "x" * 60_000) for number in range(60)]
+    for result in saved:
+        await bench.a.save_result("job", result)
+    assert await bench.b.results(limit=100) == saved[::-1]
+
+
 @rule("RES-015", level="lease", spec=("bounds-history", "bounds-history-old", "results-order"))
 async def history_is_bounded_by_slot_and_attempt(bench: Bench) -> None:
     """What is dropped is the oldest by slot and then attempt, and of no other job, whatever the order of saving."""
