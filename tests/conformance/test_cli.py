@@ -34,6 +34,15 @@ good = Target(name="good", url="m://", open=lambda url, ns: MemoryBackend(store,
 broken = Target(name="broken", url="m://", open=lambda url, ns: Broken(store, namespace=ns), levels=levels)
 unreachable = Target(name="gone", url="m://", open=gone)
 homeless = Target(name="homeless", open=gone)
+
+def strange(how):
+    raise RuntimeError("docker is strange")
+
+def stopped(how):
+    raise KeyboardInterrupt
+
+strange = Target(name="strange", open=gone, serve=strange)
+stopped = Target(name="stopped", open=gone, serve=stopped)
 """
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -53,7 +62,7 @@ def test_a_failed_rule_is_1_and_is_shown_with_its_sentence(target):
     assert "assert" in result.output
 
 
-@pytest.mark.parametrize("name", ["unreachable", "homeless", "nothing"])
+@pytest.mark.parametrize("name", ["unreachable", "homeless", "nothing", "strange", "stopped"])
 def test_what_cannot_be_run_is_3(target, name):
     assert run("run", f"{target}:{name}", "--rule", "REL-001").exit_code == 3
 
@@ -115,8 +124,9 @@ def test_list_and_explain():
 
 
 @pytest.mark.slow
-def test_memory_is_certified(tmp_path):
-    result = run("run", "memory", "--out", tmp_path)
+@pytest.mark.parametrize("name", ["memory", "directory"])
+def test_built_in_targets_are_certified(tmp_path, name):
+    result = run("run", name, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert "certified" in result.output.splitlines()[-1]
     assert run("verify", tmp_path / "certificate.json").exit_code == 0

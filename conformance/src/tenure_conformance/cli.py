@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import time
+import traceback
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -27,7 +28,7 @@ STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow", "waived": "y
 
 
 class _Command(click.Group):
-    """A group whose TargetErrors are exit code 3, as all that is no verdict on the backend."""
+    """A group where all that is no verdict on the backend is exit code 3, and never 1 by accident."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """See click."""
@@ -35,6 +36,13 @@ class _Command(click.Group):
             return super().invoke(ctx)
         except TargetError as error:
             raise _Cannot(str(error)) from error
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (KeyboardInterrupt, click.Abort) as error:
+            raise _Cannot("interrupted before every rule came to a verdict") from error
+        except Exception as error:
+            traceback.print_exc()
+            raise _Cannot(f"{type(error).__name__}: {error}") from error
 
 
 class _Cannot(click.ClickException):

@@ -109,10 +109,10 @@ async def late_end_does_not_lower_the_floor(bench: Bench) -> None:
     old = await bench.a.win(slot=SLOT, overlap="allow")
     for number in range(1, 150):
         held = await bench.a.win(slot=SLOT + number * 10, overlap="allow")
-        assert await held.finish()
+        # The last one stays, so that at the next win the old run is the only one too many.
+        assert number == 149 or await held.finish()
     assert await old.finish()
-    assert await (await bench.a.win(slot=SLOT + 1_500, overlap="allow")).finish()
-    assert await (await bench.a.win(slot=SLOT + 1_510, overlap="allow")).finish()
+    await bench.a.win(slot=SLOT + 1_500, overlap="allow")
     for number in range(20):
         for client in (bench.a, bench.b):
             assert (await client.ask(slot=SLOT + number * 10, overlap="allow")).outcome == "done", number
@@ -152,7 +152,7 @@ async def floor_is_not_too_high(bench: Bench) -> None:
             held = await bench.a.win(job=overlap, slot=SLOT + number * 10, overlap=overlap)
             assert await held.finish()
         await bench.a.win(job=overlap, slot=SLOT + count * 10, overlap=overlap)
-        for number in (count - 1, count - kept + 2, count - kept + 1):
+        for number in (count - 1, count - kept + 1, count - kept):
             between = await bench.b.win(job=overlap, slot=SLOT + number * 10 - 5, overlap="allow")
             assert (between.attempt, between.result.previous) == (1, ())
 
