@@ -21,12 +21,12 @@ from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from random import Random
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Literal, Self, TypeVar, TypeVarTuple, Unpack, get_args
 
 from tenure.duration import Duration, to_ms
 from tenure.engine import Engine
-from tenure.errors import BackendUnavailable, InvalidInput, SchedulerStateError
-from tenure.events import Event, Events
+from tenure.errors import BackendUnavailable, DuplicateJob, InvalidInput, SchedulerStateError, UnknownJob
+from tenure.events import Event, Events, Listener
 from tenure.executor import Executor, SameLoop
 from tenure.instance import Instance
 from tenure.job import Handler, Job, JobOptions, make_job
@@ -62,6 +62,7 @@ class World:
         hints: bool = False,
         keep_results: int = 1_000,
     ) -> None:
+        _refuse_running_loop()
         began = datetime.fromisoformat(start) if isinstance(start, str) else start
         if began.tzinfo is None:
             raise InvalidInput(f"start: {start!r} has no time zone; write it as in 2026-01-01T00:00:00Z")
@@ -73,6 +74,8 @@ class World:
         self._link_type = _HintingLink if hints else _Link
         self.elapsed_s = 0.0
         self.instances: list[VirtualInstance] = []
+        self.events: list[Event] = []
+        """What all instances emitted, in order."""
         self.store = MemoryStore(self.store_ms)
         self._backend = MemoryBackend(self.store, keep_results=keep_results)
         _finish(self._backend.__aenter__())
@@ -117,26 +120,27 @@ class World:
     ) -> "VirtualInstance":
         """Start an instance with a scheduler's jobs; its wall clock may be wrong from the beginning.
 
-        A ``backend`` of your own is used instead of the world's store: it must wait by ``asyncio.sleep`` alone.
+        The scheduler itself stays as it is; its listeners are told, its backend is not touched. A ``backend`` of your
+        own is used instead of the world's store: it must wait by ``asyncio.sleep`` alone.
         """
-        all_jobs = jobs.jobs if isinstance(jobs, Scheduler) else tuple(jobs)
+        all_jobs, listeners = (jobs.jobs, jobs._listeners) if isinstance(jobs, Scheduler) else (tuple(jobs), ())
         name = name or f"instance-{len(self.instances) + 1}"
-        instance = VirtualInstance(self, name, all_jobs, Random(self._rng.random()), clock_ahead, backend)
+        instance = VirtualInstance(self, name, Random(self._rng.random()), clock_ahead, listeners, backend)
         self.instances.append(instance)
-        instance._start()
+        instance._start(all_jobs)
         return instance
 
     def advance(self, duration: Duration) -> None:
         """Let time pass."""
         self._run_until(self.elapsed_s + to_ms(duration, "duration") / 1000)
 
-    def run_until(self, condition: Callable[[], bool], *, within: Duration = "1h") -> None:
-        """Let time pass until the condition holds; AssertionError if it does not in time."""
+    def run_until(self, condition: Callable[[], object], *, within: Duration = "1h", what: str = "") -> None:
+        """Let time pass until the condition holds; AssertionError, which says ``what``, if it does not in time."""
         end_s = self.elapsed_s + to_ms(within, "within") / 1000
         while not condition():
             loop = self._next(end_s)
             if loop is None:
-                raise AssertionError(f"{condition} does not hold within {within}")
+                raise AssertionError(f"{what or repr(condition)} did not come true within {within}; it is {self.now}")
             self._step(loop)
 
     def results(self, job: str, limit: int = 1_000) -> list[RunResult]:
@@ -171,38 +175,46 @@ class VirtualInstance:
         self,
         world: World,
         name: str,
-        jobs: Sequence[Job],
         rng: Random,
         clock_ahead: timedelta,
+        listeners: tuple[Listener, ...],
         backend: Backend | None,
     ) -> None:
         self.name = name
         self.events: list[Event] = []
         self._world = world
-        self._jobs = jobs
+        self._names: set[str] = set()
         self._loop = _Loop(world)
         self._clock = _Clock(world, clock_ahead)
         self._link = world._link_type(world._backend, world._latency_s)
+        self._own_backend = backend is not None
         self._stopping: asyncio.Task[None] | None = None
         self._crashed = False
         place = SameLoop()
-        instance = Instance(name, self._clock, rng, Events(self._clock, (self.events.append,)))
+        events = Events(self._clock, (self.events.append, world.events.append, *listeners))
+        instance = Instance(name, self._clock, rng, events)
         self._engine = Engine(backend or self._link, instance, Executor(place, place))
         self._run()
 
     def add(self, name: str, schedule: Schedule, handler: Handler, **options: Unpack[JobOptions]) -> None:
-        """Add a job, as ``scheduler.add`` does."""
+        """Add a job, as ``scheduler.add`` does; DuplicateJob if there is one of that name."""
+        if name in self._names:
+            raise DuplicateJob(f"there is a job {name!r} already in {self.name}; use replace")
         job = make_job(name, schedule, handler, options)
         self._call(lambda: self._engine.add((job,)))
+        self._names.add(name)
 
     def replace(self, name: str, schedule: Schedule, handler: Handler, **options: Unpack[JobOptions]) -> None:
-        """Replace a job, as ``scheduler.add(replace=True)`` does."""
+        """Replace a job, as ``scheduler.add(replace=True)`` does; UnknownJob if there is none of that name."""
+        self._check_known(name)
         job = make_job(name, schedule, handler, options)
         self._call(lambda: self._engine.replace(job))
 
     def remove(self, name: str) -> None:
-        """Remove a job."""
+        """Remove a job; UnknownJob if there is none of that name."""
+        self._check_known(name)
         self._call(lambda: self._engine.remove(name))
+        self._names.remove(name)
 
     def trigger(self, name: str) -> Triggered:
         """Run a job now; time passes until the claim is decided."""
@@ -234,7 +246,7 @@ class VirtualInstance:
             self._world._loops.remove(self._loop)
 
     def thaw(self) -> None:
-        """Go on where it was frozen."""
+        """Go on where it was frozen, with all that has become due meanwhile."""
         if self._crashed:
             raise SchedulerStateError(f"{self.name} crashed and cannot go on; start another instance")
         self._run()
@@ -244,6 +256,9 @@ class VirtualInstance:
 
         A call without an answer fails after 5 s.
         """
+        self._check_linked()
+        if fault not in get_args(Fault):
+            raise InvalidInput(f"fault: {fault!r} is not one of {', '.join(map(repr, get_args(Fault)))}")
         self._link.fault = fault
 
     def reconnect(self) -> None:
@@ -252,6 +267,7 @@ class VirtualInstance:
 
     def slow_down(self, latency: Duration) -> None:
         """Let each way to the store and back take this long; a call fails after 5 s and may arrive all the same."""
+        self._check_linked()
         self._link.latency_s = to_ms(latency, "latency") / 1000
 
     def jump_clock(self, by: timedelta) -> None:
@@ -269,8 +285,17 @@ class VirtualInstance:
             self._world._loops.append(self._loop)
             self._loop.wake()
 
-    def _start(self) -> None:
-        self._await(self._engine.start(self._jobs))
+    def _start(self, jobs: Sequence[Job]) -> None:
+        self._names.update(job.name for job in jobs)
+        self._await(self._engine.start(jobs))
+
+    def _check_known(self, name: str) -> None:
+        if name not in self._names:
+            raise UnknownJob(f"there is no job {name!r} in {self.name}; there are {sorted(self._names)}")
+
+    def _check_linked(self) -> None:
+        if self._own_backend:
+            raise SchedulerStateError(f"{self.name} has a backend of its own; let that one fail")
 
     async def _stop(self, grace_ms: float) -> None:
         executing = await self._engine.stop(grace_ms)
@@ -456,6 +481,16 @@ class _HintingLink(_Link):
             await asyncio.sleep(self.latency_s)
             if self.fault is None:
                 yield job
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise SchedulerStateError(
+        "a World runs event loops of its own; use it in a plain test function, not in a coroutine"
+    )
 
 
 def _due(loop: _Loop) -> float:
