@@ -1,9 +1,11 @@
 """Virtual time as a tool for users: what a test may rely on."""
 
 import asyncio
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tenure import Scheduler
@@ -238,6 +240,15 @@ def test_many_instances_come_and_go_without_a_file_or_a_thread():
         world.advance("1m")
         assert threading.active_count() == threads
         assert len(world.results("sync")) == 6
+
+
+@pytest.mark.parametrize("name", ["a_killed_run_is_taken_over", "nothing_fails_in_a_day", "one_run_at_a_time"])
+def test_the_pages_examples_work(name):
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text("utf-8")
+    names = {}
+    exec("".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)), names)
+    arguments = [3] if name == "one_run_at_a_time" else []
+    names[f"test_{name}"](*arguments)
 
 
 def test_the_stores_clock_is_one_of_its_own(world):
