@@ -3,7 +3,13 @@
 import pytest
 
 # Before any rule is imported, or third parties see bare AssertionErrors.
-pytest.register_assert_rewrite("tenure_conformance.rules", "tenure_conformance.bench", "tenure_conformance.client")
+pytest.register_assert_rewrite(
+    "tenure_conformance.rules",
+    "tenure_conformance.bench",
+    "tenure_conformance.client",
+    "tenure_conformance.faults",
+    "tenure_conformance.processes",
+)
 
 from tenure_conformance.bench import Bench  # noqa: E402  # after the registration above
 from tenure_conformance.rule import Rule, catalogue, rule  # noqa: E402

@@ -13,6 +13,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Literal
 
+from tenure_conformance.faults.kit import Power
 from tenure_conformance.target import LEVELS, Level, Target
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class Rule:
     catches: tuple[str, ...]
     """Broken backends that it catches."""
     check: Check
+    needs: Power | None = None
+    """What must be possible with the target's store, for rules of level ``faults``."""
 
     @property
     def area(self) -> str:
@@ -79,8 +82,8 @@ class Rule:
         return self.id[:3]
 
     def applies(self, target: Target) -> bool:
-        """Whether the target declared the rule's level, and is of the kind that the rule speaks of."""
-        return self.level in target.levels and self.base in target.levels
+        """Whether the target declared the rule's level and what it needs, and is of the kind that it speaks of."""
+        return self.level in target.levels and self.base in target.levels and self.needs in (None, *target.powers)
 
     def entry(self) -> dict[str, object]:
         """The rule as the catalogue has it."""
@@ -93,6 +96,7 @@ class Rule:
             "spec": list(self.spec),
             "since": self.since,
             "pace": self.pace,
+            "needs": self.needs,
             "catches": list(self.catches),
             "name": self.check.__name__ if inspect.isfunction(self.check) else "",
         }
@@ -110,6 +114,7 @@ def rule(
     since: str = "1.0",
     pace: Pace = "quick",
     catches: tuple[str, ...] = (),
+    needs: Power | None = None,
 ) -> Callable[[Check], Check]:
     """Register a rule: an asynchronous function of a bench whose docstring is the rule, in one sentence."""
 
@@ -128,6 +133,7 @@ def rule(
             pace=pace,
             catches=catches,
             check=check,
+            needs=needs,
         )
         return check
 

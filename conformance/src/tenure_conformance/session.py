@@ -107,8 +107,8 @@ class Session:
 
 
 def _why_not(rule: Rule, target: Target) -> str:
-    missing = rule.base if rule.base not in target.levels else rule.level
-    return f"the target does not declare {missing}"
+    missing = next((level for level in (rule.base, rule.level) if level not in target.levels), None)
+    return f"the target does not declare {missing or f'the power {rule.needs} over its store'}"
 
 
 def _failed(rule: Rule, error: BaseException, calls: list[Call]) -> Verdict:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module, metadata
 from typing import Any, Literal
 
 from tenure.model import Capabilities
+
+from tenure_conformance.faults.kit import FaultKit, Power
 
 Level = Literal["claim-only", "lease", "durable", "shared", "faults", "processes", "hints"]
 Server = Literal["auto", "docker", "binary"]
@@ -70,6 +72,10 @@ class Target:
     """The distribution that brings the backend; its version is written into the certificate."""
     store: Callable[[], str] = str
     """Names the store and its version, for the certificate."""
+    faults: FaultKit | None = None
+    """How its store is harmed; declared together with the level ``faults``."""
+    reference: str = ""
+    """The name that other processes ``load`` it by, unless it is a built-in one; ``load`` fills it in."""
     options: dict[str, Any] = field(default_factory=dict)
     """What rules of one level ask of a target of that level."""
 
@@ -83,6 +89,17 @@ class Target:
         for power, promised in (("durable", self.capabilities.durable), ("shared", self.capabilities.shared)):
             if "lease" in self.levels and promised != (power in self.levels):
                 raise TargetError(f"{self.name}: level and capability {power!r} disagree; declare both or none")
+        if ("faults" in self.levels) != (self.faults is not None):
+            raise TargetError(f"{self.name}: the level 'faults' and the field `faults` belong together")
+        if "processes" in self.levels and "shared" not in self.levels:
+            raise TargetError(f"{self.name}: the level 'processes' needs the level 'shared'")
+        if "restart" in self.powers and "durable" not in self.levels:
+            raise TargetError(f"{self.name}: a restart can only be judged of a store that is durable")
+
+    @property
+    def powers(self) -> frozenset[Power]:
+        """What can be done to its store."""
+        return self.faults.powers if self.faults is not None else frozenset()
 
     @property
     def lease_ms(self) -> int:
@@ -121,4 +138,4 @@ def load(name: str) -> Target:
     target = found() if callable(found) and not isinstance(found, Target) else found
     if not isinstance(target, Target):
         raise TargetError(f"{name!r} is {type(target).__name__}, not a tenure_conformance.Target")
-    return target
+    return target if target.reference or not colon else replace(target, reference=name)

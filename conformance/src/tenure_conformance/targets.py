@@ -10,6 +10,7 @@ from typing import Any
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import Capabilities
 
+from tenure_conformance.faults.sqlite import sqlite_faults
 from tenure_conformance.target import Limits, Server, Target, Timing
 
 _memory_store = MemoryStore()
@@ -40,10 +41,11 @@ def _sqlite_file(_how: Server) -> Iterator[str]:
 
 sqlite = Target(
     name="sqlite",
-    levels=("lease", "durable", "shared"),
+    levels=("lease", "durable", "shared", "faults"),
     serve=_sqlite_file,
     open=_connect,
     capabilities=Capabilities(durable=True, shared=True),
+    faults=sqlite_faults,
     distribution="tenure-sqlite",
     store=lambda: f"SQLite {sqlite3.sqlite_version}",
 )
