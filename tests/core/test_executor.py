@@ -178,6 +178,26 @@ def test_a_handler_that_was_told_to_stop_before_its_turn_does_not_start(is_async
     assert started == []
 
 
+def test_on_a_closed_loop_nothing_starts_each_time_and_a_cancellation_is_no_error():
+    async def handler(ctx):
+        pass
+
+    async def main():
+        closed = asyncio.new_event_loop()
+        closed.close()
+        here = asyncio.get_running_loop()
+        executor = Executor(OtherLoop(here, closed), Threads(here, 1))
+        for slot in range(2):
+            call = executor.start(a_job(handler), a_context(slot), Permit())
+            call.lose()
+            async with asyncio.timeout(PATIENCE_S):
+                assert (await call.ended).how == "unstarted"
+        await asyncio.sleep(0)
+        assert executor.executing() == []
+
+    asyncio.run(main())
+
+
 def test_no_more_threads_than_the_limit_and_everyone_gets_a_turn():
     lock, now, most, done = threading.Lock(), 0, 0, []
 
