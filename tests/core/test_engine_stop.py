@@ -130,6 +130,20 @@ def test_a_claim_on_its_way_at_the_stop_is_given_back(world, work, jobs):
     assert a.events == []
 
 
+def test_a_trigger_on_its_way_at_the_stop_is_given_back(world, work, jobs):
+    a = world.start(jobs(work, schedule=ONCE), "a")
+    world.advance("1s")
+    a.slow_down("500ms")
+    triggering = a._begin(a._engine.trigger("sync"))
+    world.advance("100ms")
+    a.stop()
+    assert world.elapsed_s == pytest.approx(1 + 1 + 1)  # its way, and the way of its release
+    assert work.executions == []
+    (run,) = world.active("sync")
+    assert not run.live
+    assert triggering.done()
+
+
 def test_a_claim_whose_answer_never_came_is_released_after_the_call_has_ended(world, work, jobs):
     a = world.start(jobs(work, schedule=ONCE), "a")
     a.cut_off("replies lost")

@@ -82,7 +82,8 @@ class Engine:
             raise BackendUnavailable(f"the store does not answer, so {name!r} cannot be run now; see the error events")
         if self._instance.stopping.is_set():
             raise SchedulerStateError(f"trigger({name!r}): the scheduler stops and claims no more")
-        return await self._level.runner.trigger(job)
+        claim = self._instance.spawn(self._level.runner.trigger(job))  # a stop waits for it
+        return await asyncio.shield(claim)
 
     async def stop(self, grace_ms: float) -> list[Call]:
         """Claim no more and drain; gives the handlers that still execute. A second call does not wait.

@@ -31,12 +31,12 @@ class Instance:
         self.clock = clock
         self.rng = rng
         self._events = events
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._forget = self._tasks.discard
         self._context = copy_context()  # one for all tasks: a burst of runs would copy thousands
         self.stopping = asyncio.Event()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Start work that the drain waits for."""
         task = asyncio.get_running_loop().create_task(work, context=self._context)
         self._tasks.add(task)
