@@ -155,24 +155,29 @@ def _claim_unknown(state: JobState, claim: Claim, now: int) -> tuple[JobState, C
 
 
 def _win(state: JobState, claim: Claim, now: int, run: RunState | None) -> tuple[JobState, ClaimResult]:
-    others = state.unfinished if run is None else _without(state.unfinished, run.slot)
-    superseded = _superseded_by(others, claim, now)
+    others, ended = state.unfinished, state.ended
+    attempt, used = 1, 1
+    lost: tuple[LostAttempt, ...] = ()
+    if run is not None:
+        others = _without(others, run.slot)
+        attempt, used, lost = claim.after + 1, run.used + 1, (run.lost(),)
+    for other in _superseded_by(others, claim, now):
+        others = _without(others, other.slot)
+        ended = _put(ended, other.ended("superseded"))
+        lost = (*lost, other.lost())
     won = RunState(
-        slot=claim.slot,
-        attempt=claim.after + 1 if run else 1,
-        used=run.used + 1 if run else 1,
-        fence=max(state.fence + 1, now),
-        token=claim.token,
-        holder=claim.instance,
-        lease_ms=claim.lease_ms,
-        started_at=now,
-        expires_at=now + claim.lease_ms,
-        previous=tuple([lost.lost() for lost in ((run, *superseded) if run else superseded)]),
+        claim.slot,
+        attempt,
+        used,
+        max(state.fence + 1, now),
+        claim.token,
+        claim.instance,
+        claim.lease_ms,
+        now,
+        now + claim.lease_ms,
+        "open",
+        lost,
     )
-    ended = state.ended
-    for lost in superseded:
-        others = _without(others, lost.slot)
-        ended = _put(ended, lost.ended("superseded"))
     floor, ended = _bounded(state.floor, ended, KEPT_ENDED[claim.overlap])
     return JobState(won.fence, floor, _put(others, won), ended), _won(won, now)
 
@@ -334,10 +339,13 @@ def _find(runs: tuple[RunState, ...], slot: int) -> RunState | None:
 
 def _put(runs: tuple[RunState, ...], run: RunState) -> tuple[RunState, ...]:
     """The runs with this one in its place, instead of its former record if there is one."""
+    if not runs or runs[-1].slot < run.slot:  # by far the most
+        return (*runs, run)
     index = bisect_left(runs, run.slot, key=_slot_of)
     known = index < len(runs) and runs[index].slot == run.slot
     return (*runs[:index], run, *runs[index + known :])
 
 
 def _without(runs: tuple[RunState, ...], slot: int) -> tuple[RunState, ...]:
-    return tuple(run for run in runs if run.slot != slot)
+    index = bisect_left(runs, slot, key=_slot_of)
+    return (*runs[:index], *runs[index + 1 :])
