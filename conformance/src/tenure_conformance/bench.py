@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self, Unpack
@@ -17,8 +17,13 @@ from tenure_conformance.verdict import Call
 SLOT = 1_750_000_000_000
 """A slot of the year 2025, so that by every store's clock it is due."""
 
-Seen = dict[tuple[str, int], tuple[Any, ...]]
-"""Unfinished runs by job and slot: attempt, fence, holder, whether live, started_at, expires_at (0 if over)."""
+
+class Seen(dict[tuple[str, int], tuple[Any, ...]]):
+    """Unfinished runs by job and slot: attempt, fence, holder, whether live, started_at, expires_at (0 if over)."""
+
+    def __missing__(self, run: tuple[str, int]) -> tuple[Any, ...]:
+        """Say which run is not there."""
+        raise AssertionError(f"{run} is not among the unfinished runs {list(self)}")
 
 
 @dataclass
@@ -139,7 +144,7 @@ class Bench:
             self.assert_same(before, await self.look(*asked, by=client))
             assert {job: await client.results(job, limit=1_000) for job in asked} == history
 
-    def assert_same(self, before: Seen, after: Seen) -> None:
+    def assert_same(self, before: Mapping[tuple[str, int], tuple[Any, ...]], after: Seen) -> None:
         """The same runs with the same leases."""
         assert before.keys() == after.keys(), f"the unfinished runs were {before}, and are {after}"
         for run, was in before.items():
@@ -171,14 +176,17 @@ async def _ends(what: str, call: Awaitable[Any]) -> Any:
 
 def seen(active: ActiveRuns) -> Seen:
     """An answer of ``active`` as a table that can be compared with a later one."""
-    return {
-        (run.job, run.slot): (
-            run.attempt,
-            run.fence,
-            run.holder,
-            run.live,
-            run.started_at,
-            active.now_ms + run.lease_left_ms if run.live else 0,
+    return Seen(
+        (
+            (run.job, run.slot),
+            (
+                run.attempt,
+                run.fence,
+                run.holder,
+                run.live,
+                run.started_at,
+                active.now_ms + run.lease_left_ms if run.live else 0,
+            ),
         )
         for run in active.runs
-    }
+    )

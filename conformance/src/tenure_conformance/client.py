@@ -253,6 +253,12 @@ def outcomes(answers: Sequence[ClaimResult], outcome: Outcome) -> list[ClaimResu
     return [answer for answer in answers if answer.outcome == outcome]
 
 
+def only(found: Sequence[T]) -> T:
+    """The one thing that was found; AssertionError if it was none, or several."""
+    assert len(found) == 1, f"expected one, found {len(found)}: {list(found)}"
+    return found[0]
+
+
 @contextmanager
 def refused(kind: type[Exception], what: str) -> Iterator[None]:
     """What happens inside must raise that error; anything else is an AssertionError that names ``what``."""

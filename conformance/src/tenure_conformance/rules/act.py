@@ -5,7 +5,7 @@ import asyncio
 from tenure.model import ActiveRun
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Client, Held, answered
+from tenure_conformance.client import Client, Held, answered, only
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -124,7 +124,7 @@ async def live_is_judged_by_now(bench: Bench) -> None:
     over = False
     while not over:
         active = await bench.b.active()
-        (shown,) = active.runs
+        shown = only(active.runs)
         left_ms = held.expires_at - active.now_ms
         over = left_ms < -bench.loose_ms
         if left_ms > bench.loose_ms or over:

@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import outcomes
+from tenure_conformance.client import only, outcomes
 from tenure_conformance.rule import rule
 
 
@@ -27,7 +27,7 @@ async def exhausted_run_is_ended(bench: Bench) -> None:
     await held.lapse()
     first = await bench.b.takeover(SLOT, after=1, max_attempts=1)
     assert (first.outcome, first.status, first.attempt) == ("done", "exhausted", 1)
-    (lost,) = first.previous
+    lost = only(first.previous)
     assert lost == held.lost(ended_at=lost.ended_at)
     assert bench.same_time(lost.ended_at, held.expires_at)
     for client in (bench.a, bench.b):
@@ -48,7 +48,7 @@ async def only_wins_count(bench: Bench) -> None:
         await held.again(by=bench.b)
     assert await held.release()
     answers = await asyncio.gather(*(client.takeover(SLOT, after=1, max_attempts=2) for client in clients))
-    (won,) = outcomes(answers, "won")
+    won = only(outcomes(answers, "won"))
     assert won.attempt == 2
     assert {one.attempt for one in answers} == {2}
 

@@ -1,9 +1,10 @@
 """Bounds: what the store keeps, what it may drop, and what it never forgets."""
 
 import asyncio
+from collections.abc import Sequence
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Held, answered
+from tenure_conformance.client import Held, answered, only
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import OVERLAPS
 
@@ -76,7 +77,7 @@ async def unfinished_runs_are_bounded(bench: Bench) -> None:
     assert len((await bench.b.active()).runs) == 1_000
     for extra, superseded in ((1_000, 0), (1_001, 1)):
         held = await bench.b.win(slot=SLOT + extra, overlap="allow")
-        (lost,) = held.result.previous
+        lost = only(held.result.previous)
         assert lost == runs[superseded].lost(released=True, ended_at=lost.ended_at)
     # The oldest is live now: it is not superseded, and neither is a younger one instead of it.
     assert (await bench.b.win(slot=SLOT + 1_002, overlap="allow")).result.previous == ()
@@ -173,3 +174,49 @@ async def jobs_are_bounded_apart(bench: Bench) -> None:
     assert (await bench.b.win(job="third", slot=SLOT + 5)).attempt == 1
     taken = await bench.b.win(job="other", slot=SLOT, after=1)
     assert (taken.attempt, [one.slot for one in taken.result.previous]) == (2, [SLOT])
+
+
+@rule("BND-011", level="lease", spec=("bounds-floor", "bounds-never-dropped", "calls-guarded"))
+async def no_call_lowers_the_floor(bench: Bench) -> None:
+    """Heartbeat, repeated claim, release, takeover and finish leave the floor of their job where it was."""
+    live = await bench.a.win(slot=SLOT + 9_000, overlap="allow")
+    await _end(bench, [SLOT + number * 10 for number in range(1, 150)])
+    after = live.attempt
+    for _ in range(2):
+        assert await live.heartbeat()
+        await _assert_dropped(bench, "a heartbeat")
+        assert (await live.again()).outcome == "won"
+        await _assert_dropped(bench, "a repeated claim")
+        assert await live.release()
+        await _assert_dropped(bench, "a release")
+        live = await bench.b.win(slot=SLOT + 9_000, overlap="allow", after=after)
+        after += 1
+        await _assert_dropped(bench, "a takeover")
+    assert await live.finish()
+    await _assert_dropped(bench, "a finish")
+
+
+async def _end(bench: Bench, slots: Sequence[int]) -> list[Held]:
+    """Runs of these slots that were won and finished, the older ones first."""
+    runs: list[Held] = []
+    for start in range(0, len(slots), 30):
+        some = await asyncio.gather(*(bench.b.win(slot=slot, overlap="allow") for slot in slots[start : start + 30]))
+        assert all(await asyncio.gather(*(run.finish() for run in some)))
+        runs += some
+    return runs
+
+
+async def _assert_dropped(bench: Bench, what: str) -> None:
+    for slot in (SLOT, SLOT + 10, SLOT + 15, SLOT + 50):
+        told = await bench.a.ask(slot=slot, overlap="allow")
+        assert (told.outcome, told.status) == ("done", "superseded"), f"after {what}: {told}"
+
+
+@rule("BND-012", level="lease", spec=("bounds-allow", "bounds-floor", "word-floor"))
+async def ended_runs_are_forgotten(bench: Bench) -> None:
+    """Ended runs do not pile up under `allow`: of three hundred the oldest are known no more, nor are their tokens."""
+    runs = await _end(bench, [SLOT + number for number in range(300)])
+    for run in runs[:20]:
+        told = await bench.b.ask(slot=run.slot, overlap="allow")
+        assert (told.outcome, told.status, told.attempt) == ("done", "superseded", None)
+        assert not await run.finish()

@@ -7,7 +7,7 @@ from itertools import pairwise
 from tenure.model import ClaimResult
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Client
+from tenure_conformance.client import Client, only
 from tenure_conformance.oracle import Oracle
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import (
@@ -136,7 +136,7 @@ async def same_token_wins_again(bench: Bench) -> None:
             assert again.previous == held.result.previous
             assert again.lease_left_ms is not None
             assert bench.same_time(again.lease_left_ms, bench.granted(lease_ms))
-            (shown,) = (await bench.b.active()).runs
+            shown = only((await bench.b.active()).runs)
             assert (shown.attempt, shown.fence, shown.started_at, shown.holder) == (
                 2,
                 held.fence,

@@ -5,7 +5,7 @@ import asyncio
 from tenure.model import new_token
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import answered, outcomes
+from tenure_conformance.client import answered, only, outcomes
 from tenure_conformance.histories import CLIENTS, Kind, assert_linearizable, play
 from tenure_conformance.machine import run_machine
 from tenure_conformance.rule import rule
@@ -17,12 +17,12 @@ async def one_of_many_claims_wins(bench: Bench) -> None:
     clients = await bench.clients()
     for turn in range(12):
         answers = await asyncio.gather(*(client.ask(job=f"job {turn}") for client in clients))
-        (won,) = outcomes(answers, "won")
+        won = only(outcomes(answers, "won"))
         running = outcomes(answers, "running")
         assert len(running) == len(clients) - 1, [one.outcome for one in answers]
         winner = clients[answers.index(won)].name
         assert {(one.attempt, one.holder) for one in running} == {(1, winner)}
-        (shown,) = (await bench.b.active(f"job {turn}")).runs
+        shown = only((await bench.b.active(f"job {turn}")).runs)
         assert (shown.holder, shown.fence, shown.attempt) == (winner, won.fence, 1)
 
 
@@ -52,7 +52,7 @@ async def one_of_many_takeovers_wins(bench: Bench) -> None:
         tokens = [new_token() for _ in clients]
         pairs = zip(clients, tokens, strict=True)
         answers = await asyncio.gather(*(one.takeover(SLOT, after=attempt, token=token) for one, token in pairs))
-        (won,) = outcomes(answers, "won")
+        won = only(outcomes(answers, "won"))
         assert won.attempt == attempt + 1
         assert len(outcomes(answers, "running")) == len(clients) - 1
         assert await bench.b.release("job", SLOT, tokens[answers.index(won)])

@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, answered, guarded
+from tenure_conformance.client import VERBS, answered, guarded, only
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -171,7 +171,7 @@ async def fence_is_told_everywhere_alike(bench: Bench) -> None:
     assert await held.release()
     assert (await bench.look())["job", SLOT][1] == held.fence
     taken = await bench.b.win(after=1)
-    assert taken.result.previous[0].fence == held.fence
+    assert only(taken.result.previous).fence == held.fence
     assert (await bench.look())["job", SLOT][1] == taken.fence
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Held, probe
+from tenure_conformance.client import Held, only, probe
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -48,7 +48,7 @@ async def heartbeat_revives(bench: Bench) -> None:
     and fence."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
     await held.lapse()
-    assert not (await bench.b.active()).runs[0].live
+    assert not only((await bench.b.active()).runs).live
     assert await held.heartbeat()
     renewed = bench.deadline(bench.span(bench.calls[-1]), bench.lease_ms)
     told = await probe(held, renewed, 0.5, bench.b)
@@ -121,7 +121,7 @@ async def heartbeat_or_takeover(bench: Bench) -> None:
             beaten, told = await asyncio.gather(held.heartbeat(), held.claimed_by(bench.b))
         if told.outcome == "won" and beaten:
             # Right only if the heartbeat came first and its short lease ran out before the takeover came.
-            end = told.previous[0].ended_at
+            end = only(told.previous).ended_at
             assert end > held.expires_at, f"heartbeat was True and the takeover won: {told}"
             assert told.now_ms >= end - bench.loose_ms, f"a takeover won at {told.now_ms} a lease that ends at {end}"
         assert beaten or told.outcome == "won", f"neither heartbeat nor takeover: {told}"

@@ -5,6 +5,7 @@ import asyncio
 from tenure.model import ClaimResult
 
 from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.client import only
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
@@ -22,7 +23,7 @@ async def claim_sent_again(bench: Bench) -> None:
     for client in (bench.a, bench.b, bench.a):
         _same_win(bench, held.result, await held.again(by=client))
     assert (await bench.b.ask()).attempt == 1
-    (shown,) = (await bench.b.active()).runs
+    shown = only((await bench.b.active()).runs)
     assert (shown.attempt, shown.fence, shown.started_at) == (1, held.fence, held.started_at)
 
 
@@ -63,7 +64,7 @@ async def heartbeat_sent_at_once(bench: Bench) -> None:
     before = (await bench.b.active()).now_ms
     assert await asyncio.gather(*(held.heartbeat(by=client) for client in clients)) == [True] * 8
     active = await bench.b.active()
-    end, granted = active.now_ms + active.runs[0].lease_left_ms, bench.granted(held.claim.lease_ms)
+    end, granted = active.now_ms + only(active.runs).lease_left_ms, bench.granted(held.claim.lease_ms)
     assert before + granted - bench.loose_ms <= end <= active.now_ms + granted + bench.loose_ms
 
 

@@ -5,7 +5,7 @@ import asyncio
 from tenure.errors import InvalidClaim
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import answered, probe, refused
+from tenure_conformance.client import answered, only, probe, refused
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -18,7 +18,7 @@ async def lease_is_not_over_early(bench: Bench) -> None:
     held = await bench.a.win(lease_ms=bench.lease_ms)
     for part in (0.5, 0.8, 0.95):
         assert (await probe(held, held.deadline, part, bench.b)).outcome == "running"
-    (shown,) = (await bench.b.active()).runs
+    shown = only((await bench.b.active()).runs)
     assert shown.live == (shown.lease_left_ms > 0)
 
 
@@ -28,7 +28,7 @@ async def lease_ends(bench: Bench) -> None:
     held = await bench.a.win(lease_ms=bench.lease_ms)
     await held.lapse()
     for client in (bench.a, bench.b):
-        (shown,) = (await client.active()).runs
+        shown = only((await client.active()).runs)
         assert (shown.live, shown.lease_left_ms, shown.attempt) == (False, 0, 1)
     assert (await held.claimed_by(bench.b)).outcome == "won"
 
@@ -99,7 +99,7 @@ async def what_is_left_is_exact(bench: Bench) -> None:
             for now_ms, left_ms in (
                 (running.now_ms, running.lease_left_ms),
                 (overlap.now_ms, overlap.lease_left_ms),
-                (active.now_ms, active.runs[0].lease_left_ms),
+                (active.now_ms, only(active.runs).lease_left_ms),
             ):
                 assert left_ms is not None
                 assert bench.same_time(now_ms + left_ms, held.expires_at)
@@ -129,7 +129,7 @@ async def renewed_claim_sets_the_length(bench: Bench) -> None:
         before = (await bench.b.active()).now_ms
         assert await held.heartbeat()
         active = await bench.b.active()
-        end = active.now_ms + active.runs[0].lease_left_ms
+        end = active.now_ms + only(active.runs).lease_left_ms
         granted = bench.granted(lease_ms)
         assert before + granted - bench.loose_ms <= end <= active.now_ms + granted + bench.loose_ms
 

@@ -7,7 +7,7 @@ from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import answered, refused
+from tenure_conformance.client import answered, only, refused
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
@@ -192,7 +192,7 @@ async def holders_are_told_exactly(bench: Bench) -> None:
         assert (await bench.look(job))[job, SLOT][2] == instance
         assert await held.release()
         assert (await bench.b.ask(job=job, after=9)).holder == instance
-        assert (await bench.b.win(job=job, after=1)).result.previous[0].holder == instance
+        assert only((await bench.b.win(job=job, after=1)).result.previous).holder == instance
 
 
 @rule("NAM-011", level="lease", spec=("limits-name", "limits-before-send", "namespace-only"))

@@ -1,6 +1,7 @@
 """Release: the holder gives its lease up, and its attempt is not used up."""
 
 from tenure_conformance.bench import SLOT, Bench
+from tenure_conformance.client import only
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES, OVERLAPS
 
@@ -12,7 +13,7 @@ async def release_ends_the_lease(bench: Bench) -> None:
     assert await held.release()
     for client in (bench.a, bench.b):
         assert await bench.look(by=client) == {("job", SLOT): (1, held.fence, "a", False, held.started_at, 0)}
-        (shown,) = (await client.active()).runs
+        shown = only((await client.active()).runs)
         assert shown.lease_left_ms == 0
 
 
@@ -77,7 +78,7 @@ async def lapsed_run_can_be_released(bench: Bench) -> None:
     await held.lapse()
     assert await held.release()
     taken = await bench.b.win(mode="takeover", after=1, max_attempts=1)
-    (lost,) = taken.result.previous
+    lost = only(taken.result.previous)
     assert lost == held.lost(released=True, ended_at=lost.ended_at)
     assert bench.same_time(lost.ended_at, held.expires_at)
 
@@ -103,7 +104,7 @@ async def release_clears_the_way(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT + 1)).outcome == "overlap"
     assert await held.release()
     newer = await bench.b.win(slot=SLOT + 1)
-    (lost,) = newer.result.previous
+    lost = only(newer.result.previous)
     assert lost == held.lost(released=True, ended_at=lost.ended_at)
     assert not await held.release()
 

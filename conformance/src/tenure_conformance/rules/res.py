@@ -7,7 +7,7 @@ from tenure.errors import InvalidClaim
 from tenure.model import MAX_SLOT, RunResult
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import answered, refused
+from tenure_conformance.client import answered, only, refused
 from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, other_than, unstarted
 from tenure_conformance.rule import rule
 
@@ -139,7 +139,7 @@ async def first_reason_stays(bench: Bench) -> None:
     for number, (first, second) in enumerate(product(UNSTARTED, UNSTARTED)):
         await bench.a.save_result("job", unstarted(SLOT + number, first))
         await bench.b.save_result("job", unstarted(SLOT + number, second))
-        (found, *_) = await bench.b.results(limit=1)
+        found = only(await bench.b.results(limit=1))
         assert found.status == first, f"{first}, then {second}: {found}"
 
 

@@ -5,7 +5,7 @@ import asyncio
 from tenure.model import ClaimResult
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import VERBS, guarded, outcomes, probe
+from tenure_conformance.client import VERBS, guarded, only, outcomes, probe
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES
 from tenure_conformance.timing import monotonic_ms
@@ -43,7 +43,7 @@ async def lapsed_run_is_taken(bench: Bench) -> None:
     taken = await bench.b.win(mode="takeover", after=1)
     assert taken.attempt == 2
     assert taken.fence > held.fence
-    (lost,) = taken.result.previous
+    lost = only(taken.result.previous)
     assert (lost.slot, lost.attempt, lost.fence, lost.holder) == (SLOT, 1, held.fence, "a")
     assert lost.started_at == held.started_at
     assert bench.same_time(lost.ended_at, held.expires_at)
@@ -64,10 +64,10 @@ async def one_backup_wins(bench: Bench) -> None:
         answers += await asyncio.gather(*(held.claimed_by(client) for client in clients))
         assert outcomes(answers, "won") or not over, "nobody wins a lease that is over"
     answers += await asyncio.gather(*(held.claimed_by(client) for client in clients))
-    (won,) = outcomes(answers, "won")
+    won = only(outcomes(answers, "won"))
     assert won.attempt == 2
     assert all(answer.outcome in ("won", "running") for answer in answers)
-    (shown,) = (await bench.b.active()).runs
+    shown = only((await bench.b.active()).runs)
     assert (shown.attempt, shown.fence) == (2, won.fence)
 
 
@@ -90,7 +90,7 @@ async def released_run_is_taken_at_once(bench: Bench) -> None:
         assert await held.release()
         after = (await bench.b.active(overlap)).now_ms
         taken = await bench.b.win(job=overlap, mode="takeover", after=1)
-        (lost,) = taken.result.previous
+        lost = only(taken.result.previous)
         assert lost == held.lost(released=True, ended_at=lost.ended_at)
         assert before - bench.loose_ms <= lost.ended_at <= after + bench.loose_ms
 
@@ -101,7 +101,7 @@ async def former_owner_takes_over(bench: Bench) -> None:
     held = await bench.a.win(lease_ms=bench.short_ms)
     await held.lapse()
     taken = await bench.a.win(mode="takeover", after=1)
-    assert (taken.attempt, taken.result.previous) == (2, (held.lost(ended_at=taken.result.previous[0].ended_at),))
+    assert (taken.attempt, taken.result.previous) == (2, (held.lost(ended_at=only(taken.result.previous).ended_at),))
     for verb in VERBS:
         assert not await guarded(bench.a, verb, "job", SLOT, held.token)
     told = await held.again()
@@ -132,7 +132,7 @@ async def previous_is_the_last_attempt(bench: Bench) -> None:
         assert await held.release()
         client = (bench.a, bench.b)[attempt % 2]
         taken = await client.win(mode="takeover", after=attempt - 1, instance=f"holder {attempt}", max_attempts=1)
-        (lost,) = taken.result.previous
+        lost = only(taken.result.previous)
         assert lost == held.lost(released=True, ended_at=lost.ended_at)
         assert held.started_at - bench.loose_ms <= lost.ended_at <= taken.started_at + bench.loose_ms
         held = taken
