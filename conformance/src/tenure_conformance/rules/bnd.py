@@ -181,6 +181,7 @@ async def no_call_lowers_the_floor(bench: Bench) -> None:
     """Heartbeat, repeated claim, release, takeover and finish leave the floor of their job where it was."""
     live = await bench.a.win(slot=SLOT + 9_000, overlap="allow")
     await _end(bench, [SLOT + number * 10 for number in range(1, 150)])
+    await bench.b.win(slot=SLOT + 8_000, overlap="allow")
     after = live.attempt
     for _ in range(2):
         assert await live.heartbeat()
