@@ -4,21 +4,24 @@
 """
 
 import asyncio
+import gc
 import logging
 import os
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
 
 import pytest
 from tenure.context import Context
+from tenure.errors import BackendError, SchedulerStateError, UnknownJob
 from tenure.job import make_job
 from tenure.schedule import every
 from tenure.testing import VirtualInstance, World
 from tenure.watch import MOST_WATCHES
 
-SEEDS = int(os.environ.get("TENURE_CHAOS", "12"))
+SEEDS = int(os.environ.get("TENURE_CHAOS", "24"))
 ONE = os.environ.get("TENURE_CHAOS_SEED")
 CHAOS_S = 300
 QUIET_S = 150
@@ -58,9 +61,15 @@ class Chaos:
         )
         self.executions: list[Execution] = []
         self.members: list[Member] = []
+        self.complaints: list[dict[str, object]] = []
+        """What the loops had to say of exceptions that nobody looked at."""
         self.well: list[tuple[float, float]] = []
         """Spans in which some instance was in good health."""
         self.jobs = self._jobs()
+        self._troubles = [
+            *(self._start, self._crash, self._freeze, self._cut, self._jump, self._stop, self._slow, self._mend),
+            *(self._replace, self._remove, self._trigger),
+        ]
 
     def _jobs(self):
         rng = self.rng
@@ -102,9 +111,7 @@ class Chaos:
                 self._start()
             while self.world.elapsed_s < CHAOS_S:
                 self._advance(self.rng.choice([0.05, 0.5, 2, 10]) * self.rng.random())
-                self.rng.choice(
-                    [self._start, self._crash, self._freeze, self._cut, self._jump, self._stop, self._slow, self._mend]
-                )()
+                self.rng.choice(self._troubles)()
                 self._check_bounds()
             for member in self.members:
                 self._heal(member)
@@ -126,6 +133,7 @@ class Chaos:
     def _start(self) -> None:
         if len(self._up()) < 5:
             instance = self.world.start(self.jobs, f"i{len(self.members)}")
+            instance._loop.set_exception_handler(lambda _, context: self.complaints.append(context))
             self.members.append(Member(instance, self.world.elapsed_s))
 
     def _pick(self) -> Member | None:
@@ -144,6 +152,7 @@ class Chaos:
             member.instance.thaw()
         member.instance.reconnect()
         member.instance.slow_down("10ms")
+        self._add_what_is_missing(member.instance)
         member.state = "up"
         if member.well_since is None and not member.spoilt:
             member.well_since = self.world.elapsed_s + 12  # what it repeats may wait as long
@@ -181,6 +190,32 @@ class Chaos:
             self._spoil(member)
             member.instance.stop(self.rng.choice(["0s", "2s", "30s"]), wait=False)
             member.state = "gone"
+
+    def _replace(self) -> None:
+        if (member := self._pick()) and member.state == "up":
+            job = self.rng.choice(self.jobs)
+            if job.name in member.instance._names:
+                member.instance._call(lambda: member.instance._engine.replace(job))
+
+    def _remove(self) -> None:
+        if (member := self._pick()) and member.state == "up":
+            job = self.rng.choice(self.jobs)
+            if job.name in member.instance._names:
+                self._spoil(member)
+                member.instance.remove(job.name)
+
+    def _add_what_is_missing(self, instance: VirtualInstance) -> None:
+        missing = [job for job in self.jobs if job.name not in instance._names]
+        instance._call(lambda: instance._engine.add(missing))
+        instance._names.update(job.name for job in missing)
+
+    def _trigger(self) -> None:
+        if (member := self._pick()) and member.state == "up":
+            member.instance._begin(self._triggered(member.instance, self.rng.choice(self.jobs).name))
+
+    async def _triggered(self, instance: VirtualInstance, name: str) -> None:
+        with suppress(BackendError, UnknownJob, SchedulerStateError):
+            await instance._engine.trigger(name)
 
     def _mend(self) -> None:
         for member in self._up():
@@ -277,6 +312,8 @@ class Chaos:
         return slot <= state.floor or any(run.slot == slot for run in state.ended)
 
     def _check_leaks(self) -> None:
+        gc.collect()
+        assert self.complaints == []
         for member in self.members:
             instance = member.instance
             if instance.stopped:

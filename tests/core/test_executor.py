@@ -244,7 +244,7 @@ def test_a_timeout_counts_from_when_the_handler_really_starts():
     async def body(executor, _):
         for slot in range(4):
             executor.start(a_job(lambda: free.wait(PATIENCE_S)), a_context(slot))
-        call = executor.start(a_job(lambda ctx: ctx.signal.wait("1s"), timeout="5s"), a_context(9))
+        call = executor.start(a_job(lambda ctx: ctx.signal.wait("10ms"), timeout="20s"), a_context(9))
         late = executor.start(a_job(lambda ctx: None, timeout="1ms"), a_context(10))
         await asyncio.sleep(0.05)
         assert not late.ended.done()
