@@ -656,6 +656,39 @@ def test_a_killed_holder_is_replaced_within_its_lease_and_a_fiftieth(world, work
             assert records(other) == [(1, "crashed")]
 
 
+def test_after_an_overlap_the_older_run_and_this_one_are_watched(world, work, jobs):
+    work.takes_s = 1_000
+    a, b = pair(world, jobs(work, lease="30s"))
+    world.advance("11s")
+    assert [event.reason for event in of_kind(b, "skip")] == ["taken", "overlap"]
+    assert watched(b) == [10, 20]
+    a.crash()
+    world.advance("22s")
+    assert watched(b)[-1] == 40 or work.executions[-1].slot_s == 40
+
+
+def watched(instance):
+    return [(slot - instance._world.start_ms) / 1000 for slot in instance._engine._level._watches.watched("sync")]
+
+
+def test_a_run_that_a_newer_one_replaces_is_recorded_as_crashed_and_superseded(world, work, jobs):
+    work.takes_s = 1_000
+    a, b = pair(world, jobs(work, lease="10s"))  # it runs out when the next slot is due
+    a.crash()
+    world.advance("11s")
+    assert [(done.instance, done.slot_s, done.attempt) for done in work.executions[1:]] == [(b.name, 20, 1)]
+    recorded = [(result.slot - world.start_ms, result.attempt, result.status) for result in world.results("sync")]
+    assert recorded == [(10_000, 1, "crashed"), (10_000, 0, "superseded")]
+
+
+def test_an_attempt_is_recorded_in_the_stores_time(world, work, jobs):
+    world.jump_store_clock(timedelta(seconds=30))
+    world.start(jobs(work, schedule=ONCE), clock_ahead=timedelta(seconds=-10))
+    world.advance("40s")
+    (result,) = world.results("sync")
+    assert (result.started_at - world.start_ms, result.ended_at - world.start_ms) == (50_000, 53_000)
+
+
 def test_backups_do_not_all_ask_at_once(world, work, jobs):
     asked = []
 

@@ -3,9 +3,10 @@
 from datetime import timedelta
 
 import pytest
-from tenure.errors import BackendError, BackendUnavailable, UnknownJob
+from tenure.errors import BackendError, BackendUnavailable, InvalidJob, UnknownJob
 from tenure.job import make_job
 from tenure.memory import MemoryBackend
+from tenure.model import Capabilities
 from tenure.schedule import cron, every
 
 ONCE = cron("10 0 12 * * *")
@@ -228,6 +229,33 @@ def test_removing_one_of_several_jobs_that_wait_for_recovery_keeps_the_others(wo
     a.reconnect()
     world.advance("20s")
     assert work.slots == [10, 20]
+
+
+class Coarse(MemoryBackend):
+    """A store that cannot grant short leases, which it knows only when it is entered."""
+
+    capabilities = Capabilities()
+
+    async def __aenter__(self):
+        self.capabilities = Capabilities(min_lease_ms=60_000)
+        return await super().__aenter__()
+
+
+def test_a_lease_that_the_store_cannot_grant_is_refused_by_start_which_leaves_the_store(world, work, jobs):
+    backend = Coarse(world.store)
+    with pytest.raises(InvalidJob, match="60000 ms or more"):
+        world.start(jobs(work, lease="30s"), backend=backend)
+    assert backend._entered == 0
+
+
+def test_a_lease_that_the_store_cannot_grant_is_refused_when_the_job_is_added_and_nothing_changes(world, work, jobs):
+    a = world.start(jobs(work, lease="1m"), backend=Coarse(world.store))
+    with pytest.raises(InvalidJob, match="shorter than this store can grant"):
+        a.add("short", every("10s"), work, lease="30s")
+    with pytest.raises(InvalidJob, match="shorter than this store can grant"):
+        a.replace("sync", every("10s"), work, lease="30s")
+    world.advance("15s")
+    assert {event.job for event in a.events} == {"sync"}
 
 
 # trigger
