@@ -1,13 +1,22 @@
 """The suite's own proof: each broken backend is caught by every rule that says so, and by a statement of the rule."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tenure_conformance.mutants import MUTANTS, Mutant
 from tenure_conformance.rule import Rule, catalogue
 from tenure_conformance.session import Session
+from tenure_conformance.target import Level, Target
 from tenure_conformance.verdict import Verdict
+
+AT_ONCE = 6
+"""Broken backends that are tried side by side."""
+NETWORKED: tuple[Level, ...] = ("faults", "processes")
+"""Levels whose defects need a store behind a wire; the suite's own tests have one, with broken clients and servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +37,66 @@ class Bite:
         return None
 
 
+Report = Callable[[Bite], None]
+
+
 def gaps() -> Iterator[str]:
     """What the catalogue lacks: rules that catch nothing, broken backends that nothing catches, names of none."""
     named = {name for rule in catalogue() for name in rule.catches}
-    yield from (f"{rule.id} catches no broken backend" for rule in catalogue() if not rule.catches)
+    idle = [rule for rule in catalogue() if not rule.catches and rule.level not in NETWORKED]
+    yield from (f"{rule.id} catches no broken backend" for rule in idle)
     yield from (f"{name}: no such broken backend" for name in sorted(named - MUTANTS.keys()))
     yield from (f"{name}: no rule says that it catches this" for name in MUTANTS if name not in named)
 
 
+def meant(mutant: Mutant, *, every_rule: bool = False) -> list[Rule]:
+    """The rules that say they catch it, or all that can be run against it."""
+    applying = [rule for rule in catalogue() if rule.applies(mutant.target)]
+    return [rule for rule in applying if every_rule or mutant.name in rule.catches]
+
+
+def planned(mutants: Iterable[str] | None = None, *, every_rule: bool = False) -> list[tuple[Mutant, list[Rule]]]:
+    """What is to be run: each broken backend, or those named, with the rules for it."""
+    names = MUTANTS if mutants is None else mutants
+    return [(MUTANTS[name], meant(MUTANTS[name], every_rule=every_rule)) for name in names]
+
+
 async def bites(
-    *, seed: int, report: Callable[[Bite], None], mutants: Iterable[str] | None = None, every_rule: bool = False
+    *, seed: int, report: Report, mutants: Iterable[str] | None = None, every_rule: bool = False
 ) -> list[Bite]:
     """Run each broken backend, or those named, against every rule that lists it, or against all there are."""
     found: list[Bite] = []
-    for name in MUTANTS if mutants is None else mutants:
-        mutant = MUTANTS[name]
-        applying = [rule for rule in catalogue() if rule.applies(mutant.target)]
-        rules = [rule for rule in applying if every_rule or name in rule.catches]
-        with mutant.target.serving(None, "auto") as url:
-            verdicts = await Session(target=mutant.target, url=url, rules=rules, seed=seed).run()
-        for rule, verdict in zip(rules, verdicts, strict=True):
-            found.append(Bite(rule, mutant, verdict))
-            report(found[-1])
-    return found
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def try_one(mutant: Mutant, rules: Sequence[Rule]) -> None:
+        async with places:
+            for bite in await _bitten(mutant, rules, seed):
+                found.append(bite)
+                report(bite)
+
+    plan = planned(mutants, every_rule=every_rule)
+    async with asyncio.TaskGroup() as group:
+        for mutant, rules in plan:
+            group.create_task(try_one(mutant, [rule for rule in rules if rule.pace != "heavy"]))
+    for mutant, rules in plan:  # these want the machine, and what is in it, for themselves
+        await try_one(mutant, [rule for rule in rules if rule.pace == "heavy"])
+    order = {name: number for number, name in enumerate(MUTANTS)}
+    return sorted(found, key=lambda bite: (order[bite.mutant.name], bite.rule.id))
 
 
-def run(*, seed: int, report: Callable[[Bite], None], mutants: Iterable[str] | None = None) -> list[str]:
+async def _bitten(mutant: Mutant, rules: Sequence[Rule], seed: int) -> list[Bite]:
+    if not rules:
+        return []
+    with mutant.target.serving(None, "auto") as url:
+        verdicts = await Session(target=mutant.target, url=url, rules=rules, seed=seed).run()
+    return [Bite(rule, mutant, verdict) for rule, verdict in zip(rules, verdicts, strict=True)]
+
+
+def run(*, seed: int, report: Report, mutants: Iterable[str] | None = None) -> list[str]:
     """Everything that is wrong with the suite's teeth, empty if nothing is."""
-    found = asyncio.run(bites(seed=seed, report=report, mutants=mutants))
+    named = list(MUTANTS if mutants is None else mutants)
+    found = asyncio.run(bites(seed=seed, report=report, mutants=named))
     met = {(bite.rule.id, bite.mutant.name) for bite in found}
-    named = MUTANTS if mutants is None else list(mutants)
     unmet = [
         f"{rule.id} cannot catch {name}: its target does not declare the rule's level"
         for rule in catalogue()
@@ -74,3 +113,29 @@ def matrix(*, seed: int, mutants: Iterable[str] | None = None) -> dict[str, list
     for bite in found:
         caught.setdefault(bite.mutant.name, []).extend([bite.rule.id] if bite.fault is None else [])
     return caught
+
+
+@contextmanager
+def burners(count: int) -> Iterator[None]:
+    """So many processes that do nothing but use the machine up."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def repeated(target: Target, *, times: int, load: int, report: Callable[[int, list[Verdict]], None]) -> list[Verdict]:
+    """The verdicts that are no pass when a correct target runs all its rules so often, beside so many burners."""
+    wrong: list[Verdict] = []
+    rules = [rule for rule in catalogue() if rule.applies(target)]
+    with burners(load):
+        for turn in range(1, times + 1):
+            with target.serving(None, "auto") as url:
+                verdicts = asyncio.run(Session(target=target, url=url, rules=rules, seed=turn).run())
+            found = [verdict for verdict in verdicts if verdict.outcome != "pass"]
+            report(turn, found)
+            wrong += found
+    return wrong

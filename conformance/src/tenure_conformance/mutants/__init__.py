@@ -1,17 +1,10 @@
 """Broken backends: each is a correct one with one defect, and rules say which of them they catch."""
 
-from dataclasses import dataclass
+from importlib import import_module
 
-from tenure_conformance.target import Target
+from tenure_conformance.mutants.mutant import MUTANTS, Mutant
 
+__all__ = ["MUTANTS", "Mutant"]
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A backend with one defect, in one sentence, as a target."""
-
-    name: str
-    defect: str
-    target: Target
-
-
-MUTANTS: dict[str, Mutant] = {}
+for _module in ("claims", "calls", "bounds", "clocks", "races", "names", "clients", "claim_only", "sqlite"):
+    import_module(f"{__name__}.{_module}")  # which fills the registry
