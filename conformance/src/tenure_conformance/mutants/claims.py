@@ -511,12 +511,6 @@ decides(
     ("if run.slot != claim.slot and run.live(now):", "if run.slot > claim.slot and run.live(now):"),
 )
 decides(
-    "overlap-of-older-runs-only",
-    "A live run of a newer slot is not in the way.",
-    "claim-row-13 claim-row-7",
-    ("if run.slot != claim.slot and run.live(now):", "if run.slot < claim.slot and run.live(now):"),
-)
-decides(
     "overlap-first-page",
     "Only the newest hundred runs are searched for one that is in the way.",
     "claim-row-13 active-all",

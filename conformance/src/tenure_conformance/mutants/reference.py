@@ -71,7 +71,7 @@ def reference(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) ->
 
 def _reference(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) -> tuple[Callable[..., Any], Any]:
     backend, decisions = load("tenure", "memory.py", memory), load("tenure", "decision.py", decision)
-    vars(backend)["decision"] = decisions
+    vars(backend).update(decision=decisions, EMPTY=decisions.EMPTY)
     return vars(backend)["MemoryBackend"], decisions
 
 
