@@ -80,7 +80,7 @@ def test_async_handlers_run_on_the_applications_loop_and_sync_ones_in_threads_of
     async def body(executor, app_loop):
         for slot, handler in enumerate((on_loop, in_thread)):
             call = executor.start(a_job(handler), a_context(slot))
-            assert (await call.ended).how == "returned"
+            assert (await call.wait()).how == "returned"
         assert seen["loop"] is app_loop
         assert seen["thread"].daemon
         assert seen["thread"] is not threading.main_thread()
@@ -95,7 +95,7 @@ def test_a_sync_handler_sees_the_context_variables_of_its_start():
 
     async def body(executor, _):
         variable.set("set")
-        await executor.start(a_job(lambda ctx: seen.append(variable.get(None))), a_context()).ended
+        await executor.start(a_job(lambda ctx: seen.append(variable.get(None))), a_context()).wait()
 
     run(body)
     assert seen == ["set"]
@@ -111,7 +111,7 @@ def test_whatever_a_handler_raises_ends_it_and_nothing_else(error, is_async):
         raise error
 
     async def body(executor, app_loop):
-        ended = await executor.start(a_job(raises_async if is_async else raises), a_context()).ended
+        ended = await executor.start(a_job(raises_async if is_async else raises), a_context()).wait()
         assert (ended.how, ended.error) == ("raised", error)
         assert type(error).__name__ in ended.text
         assert app_loop.is_running()
@@ -128,7 +128,7 @@ def test_a_handler_does_not_start_without_its_permit(is_async):
 
     async def body(executor, _):
         call = executor.start(a_job(handler_async if is_async else started.append), a_context(), Permit(holds=False))
-        assert (await call.ended).how == "unstarted"
+        assert (await call.wait()).how == "unstarted"
 
     run(body)
     assert started == []
@@ -151,7 +151,7 @@ def test_a_permit_is_asked_at_the_moment_of_the_start_and_not_before():
         call = executor.start(a_job(handler), a_context(), permit)
         permit.holds = False
         free.set()
-        assert (await call.ended).how == "unstarted"
+        assert (await call.wait()).how == "unstarted"
 
     run(body)
     assert started == []
@@ -172,7 +172,7 @@ def test_a_handler_that_was_told_to_stop_before_its_turn_does_not_start(is_async
         call = executor.start(a_job(handler_async if is_async else started.append), a_context(9), Permit())
         call.stop("stop", cancel=False)
         free.set()
-        assert (await call.ended).how == "unstarted"
+        assert (await call.wait()).how == "unstarted"
 
     run(body)
     assert started == []
@@ -191,7 +191,7 @@ def test_on_a_closed_loop_nothing_starts_each_time_and_a_cancellation_is_no_erro
             call = executor.start(a_job(handler), a_context(slot), Permit())
             call.lose()
             async with asyncio.timeout(PATIENCE_S):
-                assert (await call.ended).how == "unstarted"
+                assert (await call.wait()).how == "unstarted"
         await asyncio.sleep(0)
         assert executor.executing() == []
 
@@ -213,7 +213,7 @@ def test_no_more_threads_than_the_limit_and_everyone_gets_a_turn():
 
     async def body(executor, _):
         calls = [executor.start(a_job(handler), a_context(slot)) for slot in range(40)]
-        await asyncio.gather(*(call.ended for call in calls))
+        await asyncio.gather(*(call.wait() for call in calls))
 
     run(body)
     assert most <= 4
@@ -225,11 +225,11 @@ def test_a_system_without_threads_starts_nothing_and_says_so(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", no_thread)
             call = executor.start(a_job(lambda: None), a_context())
-            ended = await call.ended
+            ended = await call.wait()
         assert ended.how == "unstarted"
         assert "can't start new thread" in ended.text
         assert executor.executing() == []
-        assert (await executor.start(a_job(lambda: None), a_context()).ended).how == "returned"
+        assert (await executor.start(a_job(lambda: None), a_context()).wait()).how == "returned"
 
     run(body)
 
@@ -247,9 +247,9 @@ def test_a_timeout_counts_from_when_the_handler_really_starts():
         call = executor.start(a_job(lambda ctx: ctx.signal.wait("10ms"), timeout="20s"), a_context(9))
         late = executor.start(a_job(lambda ctx: None, timeout="1ms"), a_context(10))
         await asyncio.sleep(0.05)
-        assert not late.ended.done()
+        assert not late.ended
         free.set()
-        assert (await call.ended).how == "returned"
+        assert (await call.wait()).how == "returned"
 
     run(body)
 
@@ -261,7 +261,7 @@ def test_a_thread_that_goes_on_after_its_timeout_is_known_until_it_ends():
     async def body(executor, _):
         job = a_job(lambda ctx: free.wait(PATIENCE_S), timeout="10ms")
         call = executor.start(job, a_context())
-        assert (await call.ended).how == "timeout"
+        assert (await call.wait()).how == "timeout"
         executor.timed_out(call)
         assert call.ctx.signal.reason == "timeout"
         assert executor.going_on("sync") == 1
@@ -273,7 +273,7 @@ def test_a_thread_that_goes_on_after_its_timeout_is_known_until_it_ends():
         assert executor.going_on("sync") == 0
         assert executor.in_the_way(job, 2) is None
         assert executor.executing() == []
-        assert (await call.ended).how == "timeout"  # what came later changes nothing
+        assert (await call.wait()).how == "timeout"  # what came later changes nothing
 
     run(body)
 
@@ -282,7 +282,7 @@ def test_a_thread_sees_its_signal():
     async def body(executor, _):
         call = executor.start(a_job(lambda ctx: ctx.signal.wait("20s") or 1 / 0), a_context())
         call.stop("stop", cancel=True)
-        assert (await call.ended).how in ("returned", "unstarted")
+        assert (await call.wait()).how in ("returned", "unstarted")
 
     run(body)
 
@@ -301,7 +301,7 @@ def test_an_async_handler_is_cancelled_on_its_own_loop():
         call = executor.start(a_job(handler), a_context())
         await asyncio.to_thread(began.wait, PATIENCE_S)
         call.lose()
-        ended = await call.ended
+        ended = await call.wait()
         assert isinstance(ended.error, asyncio.CancelledError)
         assert cleaned == [app_loop]
         assert call.ctx.signal.reason == "lost"
@@ -314,7 +314,7 @@ def test_a_handler_cancelled_before_its_first_step_ends_too():
         executor = Executor(SameLoop(), SameLoop())
         call = executor.start(a_job(asyncio.sleep), a_context())
         call.stop("lost", cancel=True)
-        ended = await call.ended
+        ended = await call.wait()
         assert isinstance(ended.error, asyncio.CancelledError)
         assert executor.executing() == []
 
@@ -368,7 +368,7 @@ def test_a_blocked_application_loop_leaves_no_trace_afterwards(caplog):
         app_loop.set_debug(True)
         app_loop.slow_callback_duration = PATIENCE_S
         call = executor.start(a_job(handler, timeout="10ms"), a_context())
-        assert (await call.ended).how == "timeout"
+        assert (await call.wait()).how == "timeout"
         await gone(call)
 
     run(body)

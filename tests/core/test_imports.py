@@ -23,7 +23,7 @@ LAYERS = [
     "heartbeat watch hints",
     "attempt",
     "runner",
-    "recovery",
+    "recovery lane",
     "levels",
     "engine",
     "host",

@@ -10,6 +10,7 @@ from tenure.events import Skip
 from tenure.executor import Call, Executor
 from tenure.instance import Instance
 from tenure.job import Job
+from tenure.lane import Lane
 from tenure.levels import ClaimOnlyLevel, LeaseLevel, Level
 from tenure.model import Mode, check_lease
 from tenure.protocol import Backend, ClaimOnlyBackend, LeaseBackend, has_leases
@@ -32,6 +33,7 @@ class Engine:
         self._entered = AsyncExitStack()
         self._hurry = asyncio.Event()
         self._level = self._level_of(backend)
+        self._lane = Lane(instance, self._level.runner.run)
 
     async def start(self, jobs: Iterable[Job]) -> None:
         """Enter the backend and start; BackendError, or InvalidJob for a lease that the store cannot grant."""
@@ -130,18 +132,22 @@ class Engine:
         if self._too_late(job, slot):
             self._skip_late(job, slot)
         else:
-            ready = self._level.is_ready(job.name)
-            run = self._level.runner.run if ready else self._run
-            self._instance.spawn(run(job, slot, "scheduled"))
+            self._claim_when_ready(job, slot, "scheduled")
 
     def _too_late(self, job: Job, slot: int) -> bool:
         return job.max_late_ms is not None and self._instance.clock.wall_ms() - slot > job.max_late_ms
 
-    async def _run(self, job: Job, slot: int, mode: Mode) -> None:
+    def _claim_when_ready(self, job: Job, slot: int, mode: Mode) -> None:
+        if self._level.is_ready(job.name):
+            self._lane.put(job, slot, mode)
+        else:
+            self._instance.spawn(self._wait_and_claim(job, slot, mode))
+
+    async def _wait_and_claim(self, job: Job, slot: int, mode: Mode) -> None:
         if not await self._ready(job, slot, mode):
             self._skip_late(job, slot)
-        elif job.name in self._jobs and not self._instance.stopping.is_set():
-            await self._level.runner.run(job, slot, mode)
+        elif job.name in self._jobs:
+            self._lane.put(job, slot, mode)
 
     async def _ready(self, job: Job, slot: int, mode: Mode) -> bool:
         """Wait until the job is recovered, not longer than a claim would be repeated."""
@@ -161,7 +167,7 @@ class Engine:
 
     async def _run_after_jitter(self, job: Job, slot: int) -> None:
         await self._instance.pause(self._instance.rng.random() * job.jitter_ms)
-        await self._run(job, slot, "catch-up")
+        self._claim_when_ready(job, slot, "catch-up")
 
     def _schedule_failed(self, job: Job, error: BaseException) -> None:
         self._instance.error("schedule", error, job.name)

@@ -51,7 +51,7 @@ class Permit(Protocol):
         """Whether the right is still there; called in the handler's place, from any thread."""
 
 
-WhenGone = Callable[["Call"], object]
+Observer = Callable[["Call"], object]
 
 
 class Place(Protocol):
@@ -70,15 +70,29 @@ class Place(Protocol):
 class Call:
     """One handler that was started: ``ended`` is how; ``gone`` says that it really executes no more."""
 
-    __slots__ = ("_permit", "_place", "_timer", "_when_gone", "ctx", "ended", "gone", "job", "task")
+    __slots__ = (
+        "_loop",
+        "_permit",
+        "_place",
+        "_timer",
+        "_when_ended",
+        "_when_gone",
+        "ctx",
+        "ended",
+        "gone",
+        "job",
+        "task",
+    )
 
-    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: WhenGone) -> None:
+    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: Observer) -> None:
         self.job = job
         self.ctx = ctx
         self.task: asyncio.Task[None] | None = None
-        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.ended: Ended | None = None
         self.gone = False
-        self._when_gone: tuple[WhenGone, ...] = (when_gone,)
+        self._when_ended: Observer | None = None
+        self._when_gone: tuple[Observer, ...] = (when_gone,)
+        self._loop = asyncio.get_running_loop()
         self._permit = permit
         self._place = place
         self._timer: asyncio.TimerHandle | None = None
@@ -93,7 +107,20 @@ class Call:
         """The lease is lost: set the signal, and cancel."""
         self.stop("lost", cancel=True)
 
-    def when_gone(self, callback: WhenGone) -> None:
+    def when_ended(self, callback: Observer) -> None:
+        """Call it when it is known how the handler ended; one observer only, and before it can be known."""
+        self._when_ended = callback
+
+    async def wait(self) -> Ended:
+        """Wait until it is known how the handler ended."""
+        if self.ended is None:
+            known = asyncio.Event()
+            self._when_ended = lambda _: known.set()
+            await known.wait()
+        assert self.ended is not None
+        return self.ended
+
+    def when_gone(self, callback: Observer) -> None:
         """Call it when the handler executes no more; at once if so."""
         if self.gone:
             callback(self)
@@ -102,6 +129,8 @@ class Call:
 
     def finished(self, ended: Ended) -> None:
         """The handler executes no more; called on the engine's loop."""
+        if self._loop.is_closed():
+            return  # whoever would want to know is gone
         self._end(ended)
         self.gone = True
         for callback in self._when_gone:
@@ -117,13 +146,12 @@ class Call:
         if self._permit is not None and (self.ctx.signal.is_set() or not self._permit.confirmed()):
             return False
         if self.job.timeout_ms is not None:
-            loop = self.ended.get_loop()
-            loop.call_soon_threadsafe(self._set_timer, loop, self.job.timeout_ms / 1000)
+            self._loop.call_soon_threadsafe(self._set_timer, self.job.timeout_ms / 1000)
         return True
 
-    def _set_timer(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
-        if not self.ended.done():
-            self._timer = loop.call_later(timeout_s, self._time_out)
+    def _set_timer(self, timeout_s: float) -> None:
+        if self.ended is None:
+            self._timer = self._loop.call_later(timeout_s, self._time_out)
 
     def _time_out(self) -> None:
         self.stop("timeout", cancel=True)  # first: one that ends by it is not counted as going on
@@ -132,8 +160,10 @@ class Call:
     def _end(self, ended: Ended) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self.ended.done():
-            self.ended.set_result(ended)
+        if self.ended is None:
+            self.ended = ended
+            if self._when_ended is not None:
+                self._when_ended(self)
 
 
 current: ContextVar[Call] = ContextVar("current")

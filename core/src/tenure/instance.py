@@ -34,6 +34,9 @@ class Instance:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forget = self._tasks.discard
         self._context = copy_context()  # one for all tasks: a burst of runs would copy thousands
+        self._held = 0
+        self._none_held = asyncio.Event()
+        self._none_held.set()
         self.stopping = asyncio.Event()
 
     def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
@@ -43,10 +46,23 @@ class Instance:
         task.add_done_callback(self._forget, context=self._context)
         return task
 
+    def hold(self) -> None:
+        """A handler starts, without a task of its own; the drain waits until ``let_go``."""
+        self._held += 1
+        self._none_held.clear()
+
+    def let_go(self) -> None:
+        """A handler has ended."""
+        self._held -= 1
+        if not self._held:
+            self._none_held.set()
+
     async def drained(self) -> None:
         """Wait until all work has ended, also what it starts in the meantime."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._held:
+            await self._none_held.wait()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
 
     def cancel(self) -> None:
         """Cancel all work."""
@@ -78,17 +94,25 @@ class Instance:
         self, call: str, ask: Callable[[], Awaitable[Answer]], job: str, slot: int, patience_ms: Callable[[], float]
     ) -> Answer | None:
         """The answer of ``ask``, asked again while it raises; None when patience is over or the instance stops."""
-        delays = give_up_ms = None
+        try:
+            return await ask()
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is no answer
+            self.error(call, error, job, slot)
+        return await self.again(call, ask, job, slot, patience_ms())
+
+    async def again(
+        self, call: str, ask: Callable[[], Awaitable[Answer]], job: str, slot: int, patience_ms: float
+    ) -> Answer | None:
+        """Do what ``until_answered`` does, after a first failure."""
+        delays, give_up_ms = Delays(self.rng), self.clock.monotonic_ms() + patience_ms
         while True:
+            delay_ms = delays.next_ms()
+            if self.clock.monotonic_ms() + delay_ms > give_up_ms or await self.pause(delay_ms):
+                return None
             try:
                 return await ask()
             except Exception as error:  # noqa: BLE001 - whatever a backend raises is no answer
                 self.error(call, error, job, slot)
-            if delays is None or give_up_ms is None:
-                delays, give_up_ms = Delays(self.rng), self.clock.monotonic_ms() + patience_ms()
-            delay_ms = delays.next_ms()
-            if self.clock.monotonic_ms() + delay_ms > give_up_ms or await self.pause(delay_ms):
-                return None
 
 
 class Delays:

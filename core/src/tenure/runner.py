@@ -10,7 +10,7 @@ from tenure.attempt import Attempt
 from tenure.calls import Answer, Calls
 from tenure.errors import BackendError
 from tenure.events import Exhausted, InterruptReason, Skip, SkipReason, logger
-from tenure.executor import Ended, Executor
+from tenure.executor import Call, Executor
 from tenure.heartbeat import Heartbeats, Lease
 from tenure.instance import Delays, Instance
 from tenure.job import Job
@@ -38,7 +38,7 @@ class Runner(Protocol):
     """Brings a run that is due to its end, or leaves it to another instance."""
 
     async def run(self, job: Job, slot: int, mode: Mode) -> None:
-        """Claim the run, and execute it if the claim is won."""
+        """Claim the run, and start its handler if the claim is won; returns when the claim is decided, or failed."""
 
     async def trigger(self, job: Job) -> Triggered:
         """Run the job now, under its overlap rule; returns when the claim is decided."""
@@ -64,15 +64,13 @@ class LeaseRunner:
             self.watches.back_up(job, slot, after=0)
             return
         claim = self._new_claim(job, slot, mode)
-        answer = await self._answer(job, claim)
-        if answer is None:
-            await self._given_up(job, claim)
-        elif answer.result.outcome == "won":
-            await self._hold(job, claim, answer)
-        elif answer.result.outcome == "none":
-            await self._not_due(job, claim, answer)
+        try:
+            answer = await self._calls.claim(claim)
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is no answer
+            self._instance.error("claim", error, job.name, slot)
+            self._instance.spawn(self._claim_again(job, claim))
         else:
-            await self._decided(job, claim, answer)
+            self._answered(job, claim, answer)
 
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is the store's time. BackendError if the store does not answer."""
@@ -88,7 +86,7 @@ class LeaseRunner:
                 raise BackendError(f"the store did not answer the claim of {job.name!r}; see the error events")
             result = answer.result
             if result.outcome in ("won", "overlap"):
-                self._instance.spawn(self._decided(job, claim, answer))
+                self._answered(job, claim, answer)
                 break
             slot = max(result.now_ms, slot + 1)
         return Triggered(claim.slot, result.outcome)
@@ -101,7 +99,7 @@ class LeaseRunner:
 
     def won(self, job: Job, claim: Claim, answer: Answer) -> None:
         """See Owner."""
-        self._instance.spawn(self._hold(job, claim, answer))
+        self._hold(job, claim, answer)
 
     def done(self, job: Job, claim: Claim, answer: Answer) -> None:
         """See Owner."""
@@ -133,6 +131,16 @@ class LeaseRunner:
         ask = partial(self._calls.claim, claim)
         return await self._instance.until_answered("claim", ask, job.name, claim.slot, patience)
 
+    async def _claim_again(self, job: Job, claim: Claim) -> None:
+        """Repeat a claim that failed, with the same token, for as long as it is worth it."""
+        ask = partial(self._calls.claim, claim)
+        patience = patience_ms(self._instance, job, claim.slot, claim.mode)
+        answer = await self._instance.again("claim", ask, job.name, claim.slot, patience)
+        if answer is None:
+            await self._given_up(job, claim)
+        else:
+            self._answered(job, claim, answer)
+
     async def _given_up(self, job: Job, claim: Claim) -> None:
         """The claim may have been carried out: watch the run, or give it back when stopping."""
         if self._instance.stopping.is_set():
@@ -156,11 +164,11 @@ class LeaseRunner:
         if current is not None and not stops:
             await self.run(current, claim.slot, claim.mode)
 
-    async def _decided(self, job: Job, claim: Claim, answer: Answer) -> None:
+    def _answered(self, job: Job, claim: Claim, answer: Answer) -> None:
         result = answer.result
         match result.outcome:
             case "won":
-                await self._hold(job, claim, answer)
+                self._hold(job, claim, answer)
             case "running":
                 _skip(self._instance, job, claim.slot, "taken", result.holder)
                 self._watch(job, claim.slot, answer)
@@ -168,12 +176,14 @@ class LeaseRunner:
                 _skip(self._instance, job, claim.slot, "overlap", result.holder)
                 self._watch(job, claim.slot, answer)
                 self.watches.back_up(job, result.slot or 0, after=0, lease_left_ms=result.lease_left_ms)
-                await self._save_unstarted(job, claim.slot, "overlap")
+                self._instance.spawn(self._save_unstarted(job, claim.slot, "overlap"))
             case "late":
                 _skip(self._instance, job, claim.slot, "late")
-                await self._save_unstarted(job, claim.slot, "late")
+                self._instance.spawn(self._save_unstarted(job, claim.slot, "late"))
+            case "none" if claim.mode != "manual":
+                self._instance.spawn(self._not_due(job, claim, answer))
             case "done" if result.status == "exhausted":
-                await self._exhausted(job, claim, answer)
+                self._instance.spawn(self._exhausted(job, claim, answer))
             case _:
                 _skip(self._instance, job, claim.slot, "taken")
 
@@ -183,14 +193,13 @@ class LeaseRunner:
 
     # A run that was won
 
-    async def _hold(self, job: Job, claim: Claim, answer: Answer) -> None:
+    def _hold(self, job: Job, claim: Claim, answer: Answer) -> None:
         result = answer.result
         lease = Lease(self._heartbeats, job, claim, answer.sent_ms)
         if result.previous:
             self._instance.spawn(self._save_lost(job, claim.slot, result.previous))
         if not (lease.confirmed() and self._may_hold(job, claim.slot)):
-            await self._give_back(claim)
-            self.watches.watch(job, claim.slot, after=result.attempt or 0)
+            self._instance.spawn(self._hand_on(job, claim, result.attempt or 0))
             return
         attempt = Attempt(
             self._instance,
@@ -202,22 +211,36 @@ class LeaseRunner:
             fence=result.fence or 0,
         )
         attempt.started(result.previous)
+        self._instance.hold()
         call = self._executor.start(job, attempt.ctx, lease)
+        call.when_ended(partial(self._handler_ended, attempt, claim, lease))
         lease.keep(call)
-        try:
-            ended = await call.ended
-            if ended.how == "timeout":
-                self._executor.timed_out(call)
-            await self._end(attempt, claim, lease, ended)
-        finally:
-            lease.stop()
+
+    async def _hand_on(self, job: Job, claim: Claim, attempt: int) -> None:
+        """A win that is too late starts nothing."""
+        await self._give_back(claim)
+        self.watches.watch(job, claim.slot, after=attempt)
+
+    def _handler_ended(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
+        self._instance.spawn(self._end(attempt, claim, lease, call))
+        self._instance.let_go()
 
     def _may_hold(self, job: Job, slot: int) -> bool:
         """Whether a handler may start here still: things may have changed while the claim was on its way."""
         stopping = self._instance.stopping.is_set()
         return not stopping and job.name in self._jobs and not self._executor.in_the_way(job, slot)
 
-    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, ended: Ended) -> None:
+    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
+        try:
+            await self._record_end(attempt, claim, lease, call)
+        finally:
+            lease.stop()
+
+    async def _record_end(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
+        ended = call.ended
+        assert ended is not None
+        if ended.how == "timeout":
+            self._executor.timed_out(call)
         status = attempt.ended(ended)
         if status == "interrupted":
             await self._interrupted(attempt, claim, lease, started=ended.how != "unstarted")
@@ -329,11 +352,14 @@ class ClaimOnlyRunner:
         if self._executor.in_the_way(job, slot):
             _skip(self._instance, job, slot, "overlap")
             return
-        won = await self._claim(job, slot, mode)
-        if won:
-            await self._execute(job, slot, mode)
-        elif won is not None:
-            _skip(self._instance, job, slot, "taken")
+        ask = partial(self._ask, job.name, slot, new_token())
+        try:
+            won = await ask()
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is no answer
+            self._instance.error("claim", error, job.name, slot)
+            self._instance.spawn(self._claim_again(job, slot, mode, ask))
+        else:
+            self._answered(job, slot, mode, won)
 
     async def trigger(self, job: Job) -> Triggered:
         """See Runner; the slot is this machine's time. BackendError if the store does not answer."""
@@ -350,6 +376,18 @@ class ClaimOnlyRunner:
                 return Triggered(slot, "won")
             slot += 1
         return Triggered(slot - 1, "running")
+
+    async def _claim_again(self, job: Job, slot: int, mode: Mode, ask: Callable[[], Awaitable[bool]]) -> None:
+        patience = patience_ms(self._instance, job, slot, mode)
+        won = await self._instance.again("claim", ask, job.name, slot, patience)
+        if won is not None:
+            self._answered(job, slot, mode, won)
+
+    def _answered(self, job: Job, slot: int, mode: Mode, won: bool) -> None:
+        if won:
+            self._instance.spawn(self._execute(job, slot, mode))
+        else:
+            _skip(self._instance, job, slot, "taken")
 
     async def _claim(self, job: Job, slot: int, mode: Mode) -> bool | None:
         patience = partial(patience_ms, self._instance, job, slot, mode)
@@ -368,7 +406,7 @@ class ClaimOnlyRunner:
         call = self._executor.start(job, attempt.ctx)
         if self._instance.stopping.is_set():  # the claim cannot be given back
             call.stop("stop", cancel=False)
-        ended = await call.ended
+        ended = await call.wait()
         if ended.how == "timeout":
             self._executor.timed_out(call)
         status = attempt.ended(ended)

@@ -192,7 +192,8 @@ class VirtualInstance:
         self._crashed = False
         place = SameLoop()
         events = Events(self._clock, (self.events.append, world.events.append, *listeners))
-        instance = Instance(name, self._clock, rng, events)
+        self._emitter = _Emitter(events)
+        instance = Instance(name, self._clock, rng, self._emitter)
         self._engine = Engine(backend or self._link, instance, Executor(place, place))
         self._run()
 
@@ -325,8 +326,21 @@ class VirtualInstance:
         return task.result()
 
     def _discard(self) -> None:
+        self._emitter.over = True
         self._link.fault = "refused"
         self._loop.discard()
+
+
+class _Emitter:
+    """Passes events on until the world ends: what is cancelled then happened to nobody."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self.over = False
+
+    def emit(self, event: Event) -> None:
+        if not self.over:
+            self._events.emit(event)
 
 
 class _Clock:
