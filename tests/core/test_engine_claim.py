@@ -255,6 +255,7 @@ def test_a_job_removed_while_it_waits_is_not_run(world, work, jobs):
     a.remove("sync")
     world.advance("10m")
     assert work.slots == []
+    assert world.active("sync") == ()
 
 
 # Rubbish

@@ -656,6 +656,22 @@ def test_a_killed_holder_is_replaced_within_its_lease_and_a_fiftieth(world, work
             assert records(other) == [(1, "crashed")]
 
 
+def test_a_check_that_failed_does_not_make_the_next_one_miss_the_leases_end(work, jobs):
+    for seed in range(8):
+        with World("2026-12-01T12:00:00Z", seed=seed) as world:
+            work.world, work.takes_s = world, 1_000
+            work.executions.clear()
+            a, b = pair(world, jobs(work, schedule=ONCE, lease="30s"))
+            world.advance("1s")
+            a.crash()
+            b.cut_off()
+            world.advance("28s")
+            assert b.count("error") >= 1
+            b.reconnect()
+            world.advance("1700ms")
+            assert [done.attempt for done in work.executions] == [1, 2]
+
+
 def test_after_an_overlap_the_older_run_and_this_one_are_watched(world, work, jobs):
     work.takes_s = 1_000
     a, b = pair(world, jobs(work, lease="30s"))

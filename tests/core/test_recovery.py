@@ -257,6 +257,18 @@ def test_a_job_added_later_is_recovered_and_caught_up_too(world, work, jobs):
     assert sorted((done.slot_s, done.mode) for done in work.executions) == [(8, "catch-up"), (10, "takeover")]
 
 
+def test_a_job_replaced_before_it_is_recovered_is_caught_up_as_it_is_now(world, work, jobs):
+    seen = []
+    world.advance("15s")
+    a = world.start([])
+    a.cut_off()
+    a.add("sync", ONCE, work, jitter="0s", catch_up="1h")
+    a.replace("sync", ONCE, lambda ctx: seen.append(ctx.mode), jitter="0s", catch_up="1h")
+    a.reconnect()
+    world.advance("5s")
+    assert (seen, work.executions) == (["catch-up"], [])
+
+
 def test_a_job_removed_before_its_catch_up_is_not_run(world, work, jobs):
     world.advance("15s")
     a = world.start(jobs(work, schedule=ONCE, catch_up="1h", jitter="30s"))

@@ -235,9 +235,10 @@ def test_steps_of_a_time_service_around_a_slot_neither_lose_nor_double_it(bench)
     assert bench.slots() == [15 * 60_000 * number for number in range(1, 13)]
 
 
-@pytest.mark.parametrize("back_ms", [50, 500, 2_000, 9_000])
+@pytest.mark.parametrize("back_ms", [50, 500, 1_500, 4_500, 9_000])
 def test_a_jump_back_does_not_fire_the_last_slot_again(bench, back_ms):
     bench.add(every("10s"))
+    bench.add(every("1s"), name="other")  # so that the jump is found before the slot comes again
     bench.advance(10_000)
     bench.jump(-back_ms)
     bench.advance(back_ms + 9_000)
