@@ -47,7 +47,8 @@ class Attempt:
         """Tell that the handler starts, and what it replaces."""
         if self.ctx.attempt > 1:
             self._instance.emit(Takeover(**self._ids(), previous=previous))
-        self._instance.emit(Start(**self._ids(), mode=self.ctx.mode))
+        if self._instance.wants("start"):
+            self._instance.emit(Start(**self._ids(), mode=self.ctx.mode))
 
     def ended(self, ended: Ended) -> AttemptStatus:
         """Take the end in: a return is a success whatever the signal says, a raise after it an interruption."""
@@ -71,7 +72,8 @@ class Attempt:
 
     def succeeded(self) -> None:
         """Tell that it is a success."""
-        self._instance.emit(Success(**self._ids(), duration_ms=self._duration_ms))
+        if self._instance.wants("success"):
+            self._instance.emit(Success(**self._ids(), duration_ms=self._duration_ms))
 
     def failed(self, going_on: int) -> None:
         """Tell that it failed; ``going_on`` handlers of the job still execute after their timeout."""

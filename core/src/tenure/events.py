@@ -131,6 +131,9 @@ def check_listener(listener: object) -> Listener:
 class Emitter(Protocol):
     """Where events go."""
 
+    def wants(self, kind: str) -> bool:
+        """Whether anyone would be told of such an event; if not, it need not be made."""
+
     def emit(self, event: Event) -> None:
         """Tell whoever listens; never raises, never blocks."""
 
@@ -145,15 +148,15 @@ class Events:
 
     def emit(self, event: Event) -> None:
         """Tell everyone; never raises."""
-        level = _level(event)
+        level = _level(event.kind)
         if logger.isEnabledFor(level) and not (isinstance(event, Error) and self._too_often(event)):
             logger.log(level, "%s", event)
         for listener in self._listeners:
             self._tell(listener, event)
 
-    def wants(self, event: Event) -> bool:
-        """Whether anyone would be told."""
-        return bool(self._listeners) or logger.isEnabledFor(_level(event))
+    def wants(self, kind: str) -> bool:
+        """Whether anyone would be told of such an event."""
+        return bool(self._listeners) or logger.isEnabledFor(_level(kind))
 
     def _tell(self, listener: Listener, event: Event) -> None:
         try:
@@ -174,5 +177,5 @@ class Events:
         return False
 
 
-def _level(event: Event) -> int:
-    return _LEVELS.get(event.kind, logging.DEBUG)
+def _level(kind: str) -> int:
+    return _LEVELS.get(kind, logging.DEBUG)

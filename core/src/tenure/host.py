@@ -73,8 +73,12 @@ class EventThread:
 
     def emit(self, event: Event) -> None:
         """Tell the listeners soon, in order."""
-        if self._events.wants(event):
+        if self.wants(event.kind):
             self._queue.put(event)
+
+    def wants(self, kind: str) -> bool:
+        """See Emitter."""
+        return self._events.wants(kind)
 
     def is_current(self) -> bool:
         """Whether a listener asks this."""

@@ -69,6 +69,10 @@ class Instance:
         for task in self._tasks:
             task.cancel()
 
+    def wants(self, kind: str) -> bool:
+        """Whether anyone would be told of such an event; if not, it need not be made."""
+        return self._events.wants(kind)
+
     def emit(self, event: Event) -> None:
         """Tell the listeners; never raises."""
         self._events.emit(event)

@@ -342,6 +342,9 @@ class _Emitter:
         if not self.over:
             self._events.emit(event)
 
+    def wants(self, kind: str) -> bool:  # noqa: ARG002 - all are kept
+        return True
+
 
 class _Clock:
     def __init__(self, world: World, ahead: timedelta) -> None:
