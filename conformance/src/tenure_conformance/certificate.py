@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from tenure_conformance.rule import Rule, rule_set_hash
+from tenure_conformance.rule import Rule, catalogue, rule_set_hash
 from tenure_conformance.target import LEVELS, Target
 from tenure_conformance.verdict import OUTCOMES, Verdict
 
@@ -65,11 +66,15 @@ def write(
         "suite": version("tenure-conformance"),
         "rules": rule_set_hash(),
         "target": target.name,
+        "reference": target.reference or target.name,
         "distribution": target.distribution,
         "version": target.version(),
         "store": target.store(),
         "levels": [level for level in LEVELS if level in target.levels],
+        "powers": sorted(target.powers),
         "capabilities": asdict(target.capabilities),
+        "timing": asdict(target.timing),
+        "limits": asdict(target.limits),
         "seed": seed,
         "filtered": filtered,
         "certified": conclude(outcomes, filtered=filtered).certified,
@@ -78,8 +83,7 @@ def write(
     }
     run: Document = {
         "date": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
-        "host": platform.node(),
-        "platform": platform.platform(),
+        "host": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
         "python": platform.python_version(),
         "seconds": round(seconds, 3),
         "rules": {
@@ -96,8 +100,8 @@ def write(
 
 
 def digest(claims: Mapping[str, Any]) -> str:
-    """SHA-256 of the claims' canonical form: sorted keys, no spaces, UTF-8."""
-    canonical = json.dumps(claims, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """SHA-256 of the claims' canonical form: sorted keys, no spaces, ASCII."""
+    canonical = json.dumps(claims, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -116,8 +120,29 @@ def faults(document: Document) -> list[str]:
             found.append("there are verdicts that no rule can give")
         elif claims["certified"] != conclude(outcomes, filtered=claims["filtered"]).certified:
             found.append("the verdicts do not amount to what it says")
+        if claims["rules"] == rule_set_hash():
+            found += _against_the_rules(claims)
     except (KeyError, TypeError, AttributeError) as error:
         return [f"it has not the form of a certificate: {error!r}"]
+    return found
+
+
+def _against_the_rules(claims: Document) -> list[str]:
+    """What the rules that are installed here say of a certificate that names them: none is missing or left out."""
+    outcomes, rules = claims["verdicts"], {rule.id: rule for rule in catalogue()}
+    found = []
+    if unknown := sorted(outcomes.keys() - rules.keys()):
+        found.append(f"there is no rule {unknown[0]}")
+    if (missing := sorted(rules.keys() - outcomes.keys())) and not claims["filtered"]:
+        found.append(f"{_count(len(missing), 'rule')} without a verdict, {missing[0]} first")
+    powers, levels = (None, *claims["powers"]), claims["levels"]
+    for rule_id, outcome in outcomes.items():
+        rule = rules.get(rule_id)
+        if rule is None:
+            continue
+        applies = rule.level in levels and rule.base in levels and rule.needs in powers
+        if applies == (outcome == "not-applicable"):
+            found.append(f"{rule_id} {'applies' if applies else 'does not apply'} to what it declares")
     return found
 
 

@@ -114,7 +114,9 @@ def assert_linearizable(bench: Bench, calls: Sequence[Call]) -> None:
         model = _model(bench, operations)
         search = Search(operations, model)
         if not search.found():
-            raise AssertionError(_told(job, shrunk(operations, model), model))
+            short = sorted(shrunk(operations, model), key=lambda one: one.begin)
+            bench.calls[:] = [operation.call for operation in short]
+            raise AssertionError(_told(job, short, model))
 
 
 def _job(call: Call) -> str:
@@ -155,12 +157,14 @@ def _told(job: str, operations: Sequence[Operation], model: JobModel) -> str:
     search = Search(operations, model)
     search.found()
     lines = [f"the answers of {len(operations)} calls on job {job!r} fit no order of them:"]
-    lines += [f"  {operation.call}" for operation in sorted(operations, key=lambda one: one.begin)]
-    left = [n for n in range(len(operations)) if n not in search.best and operations[n].required]
+    lines += [f"  {operation.call}" for operation in operations]
+    left = [n for n in range(len(operations)) if n not in search.best and operations[n].required][:3]
+    for n in left:
+        operations[n].call.suspect = True
     lines.append(f"after {len(search.best)} of them in an order that fits, none of these does:")
     lines += [
         f"  {operations[n].call.client}.{operations[n].call.name} was told {operations[n].call.answer}, "
         f"the model says {model.expected(search.best_state, operations[n])}"
-        for n in left[:3]
+        for n in left
     ]
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """What the author of a backend says about it: how it is opened, what it promises, how patient to be with it."""
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -129,6 +130,8 @@ class Target:
 def load(name: str) -> Target:
     """The target of that name, ``module:object`` for one's own; TargetError if there is none."""
     module_name, colon, attribute = name.partition(":")
+    if colon and "" not in sys.path:
+        sys.path.insert(0, "")  # a module beside which the command is typed is found, as by `python -m`
     if not colon:
         module_name, attribute = "tenure_conformance.targets", name.replace("-", "_")
     try:

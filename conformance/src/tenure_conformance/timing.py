@@ -38,13 +38,18 @@ class Deadline:
     slack_ms: int
 
     @property
+    def alive_ms(self) -> float:
+        """Until this moment the lease is surely alive."""
+        return self.set.begin + self.lease_ms * (1 - RATE) - TICK_MS
+
+    @property
     def over_ms(self) -> float:
         """From this moment on the lease is surely over."""
         return self.set.end + self.lease_ms * (1 + RATE) + TICK_MS + self.slack_ms
 
     def surely_alive(self, probe: Span) -> bool:
         """Whether the probe surely happened within the lease, wherever in their spans both calls took effect."""
-        return probe.end - self.set.begin < self.lease_ms * (1 - RATE) - TICK_MS
+        return probe.end < self.alive_ms
 
     def surely_over(self, probe: Span) -> bool:
         """Whether the probe surely happened after the lease."""

@@ -24,6 +24,8 @@ class Call:
     end_ms: float | None = None
     answer: Any = None
     error: str | None = None
+    suspect: bool = False
+    """Its answer is what does not fit, where the rule can tell."""
 
     def to_json(self) -> dict[str, Any]:
         """The call with plain values only."""
@@ -35,6 +37,7 @@ class Call:
             "end_ms": None if self.end_ms is None else round(self.end_ms, 3),
             "answer": plain(self.answer),
             "error": self.error,
+            "suspect": self.suspect,
         }
 
     def __str__(self) -> str:

@@ -1,0 +1,246 @@
+"""The page in a real browser: headless Chromium, spoken to through its debugging pipe."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+LONGEST_WAIT_S = 60
+
+
+def browser():
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.fail("no Chromium; install it (apt-get install chromium), the page is checked in a real browser")
+    return found
+
+
+class Chromium:
+    """One tab; ``events`` are all that it told so far."""
+
+    def __init__(self, profile):
+        to_read, self._write = os.pipe()
+        self._read, to_write = os.pipe()
+        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe")
+        command = ("bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "bash", browser(), *flags)
+        self._process = subprocess.Popen(
+            (*command, f"--user-data-dir={profile}", "about:blank"),
+            pass_fds=(to_read, to_write),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        # A browser that hangs must not hang the tests: its pipes are closed by its end.
+        self._watchdog = threading.Timer(LONGEST_WAIT_S, self._process.kill)
+        self._watchdog.start()
+        os.close(to_read)
+        os.close(to_write)
+        self._buffer, self._number, self._session = b"", 0, None
+        self.events = []
+        (page,) = [one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
+        attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **parameters):
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while "id" not in (told := self._next()) or told["id"] != self._number:
+            self.events.append(told)
+        assert "error" not in told, told
+        return told["result"]
+
+    def _next(self):
+        while b"\0" not in self._buffer:
+            part = os.read(self._read, 65_536)
+            assert part, "the browser ended"
+            self._buffer += part
+        told, _, self._buffer = self._buffer.partition(b"\0")
+        return json.loads(told)
+
+    def open(self, path, width, height=900, scripts=True):
+        self.events.clear()
+        self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call("Page.navigate", url=path.as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._next())
+
+    def ask(self, expression):
+        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def named(self, *methods):
+        return [event for event in self.events if event.get("method") in methods]
+
+    def errors(self):
+        thrown = self.named("Runtime.exceptionThrown", "Log.entryAdded")
+        return thrown + [one for one in self.named("Runtime.consoleAPICalled") if one["params"]["type"] == "error"]
+
+    def screenshot(self, path, clip=None):
+        more = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True} if clip else {}
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))
+
+    def close(self):
+        self._watchdog.cancel()
+        self._process.kill()
+        self._process.wait()
+        os.close(self._read)
+        os.close(self._write)
+
+
+@contextmanager
+def chromium(profile):
+    tab = Chromium(profile)
+    try:
+        yield tab
+    finally:
+        tab.close()
+
+
+STEALING = """
+from dataclasses import replace
+from tenure.memory import MemoryBackend, MemoryStore
+from tenure_conformance import Target
+
+class Stealing(MemoryBackend):
+    async def claim(self, claim):
+        return await super().claim(replace(claim, lease_ms=max(1, claim.lease_ms // 2)))
+
+store = MemoryStore()
+TARGET = Target(name="stealing", url="m://", open=lambda url, ns: Stealing(store, namespace=ns))
+"""
+RULES = ("--rule", "TKO-002", "--rule", "TKO-00[168]", "--rule", "ATT-*")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of a backend that grants half of each lease, as the command writes it."""
+    place = tmp_path_factory.mktemp("stealing")
+    (place / "stealing.py").write_text(STEALING)
+    command = (sys.executable, "-m", "tenure_conformance.cli", "run", "stealing:TARGET", "--out", "out", *RULES)
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return place / "out" / "report.html"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+BOX = "(e => { const r = e.getBoundingClientRect(); return {x: r.x, y: r.y + scrollY, w: r.width, h: r.height} })"
+
+
+def boxes(tab, selector):
+    """Where the elements are that are seen."""
+    found = tab.ask(f"[...document.querySelectorAll({selector!r})].filter(e => e.checkVisibility()).map({BOX})")
+    return [box for box in found if box["w"] and box["h"]]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_opens_without_errors_and_asks_nobody_for_anything(tab, page, width, scheme):
+    tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    tab.open(page, width)
+    assert tab.errors() == []
+    asked = [event["params"]["request"]["url"] for event in tab.named("Network.requestWillBeSent")]
+    assert asked == [page.as_uri()]
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_it_never_scrolls_sideways_and_nothing_sticks_out(tab, page, width):
+    tab.open(page, width)
+    assert tab.ask("document.documentElement.scrollWidth") <= width
+    everything = "[...document.querySelectorAll('main :not(.line *)')]"  # a line ends in an ellipsis
+    outside = f"{everything}.filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+    assert tab.ask(f"{outside}.map(e => e.outerHTML.slice(0, 200))") == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_failing_rules_time_line_is_seen(tab, page, width):
+    tab.open(page, width)
+    (picture,) = boxes(tab, "#TKO-002 .picture")
+    assert picture["h"] > 100
+    bars, (marked,) = boxes(tab, "#TKO-002 .call"), boxes(tab, "#TKO-002 .call.marked")
+    labels, alive = boxes(tab, "#TKO-002 .labels li"), boxes(tab, "#TKO-002 .life.alive")
+    assert len(bars) == len(labels) >= 3
+    # The stolen lease is drawn as alive where the other client's call was won: that is what the rule is about.
+    assert any(one["y"] < marked["y"] < one["y"] + one["h"] for one in alive)
+    for bar, label in zip(sorted(bars, key=lambda box: box["y"]), labels, strict=True):
+        assert bar["x"] + bar["w"] <= label["x"]
+        assert label["y"] <= bar["y"] <= label["y"] + label["h"]
+        assert label["x"] + label["w"] <= width
+    for above, below in pairwise(labels):
+        assert above["y"] + above["h"] <= below["y"]
+
+
+def test_its_text_can_be_read_on_a_phone(tab, page):
+    tab.open(page, 390)
+    sizes = "[...document.querySelectorAll('main *')].filter(e => e.children.length == 0 && e.textContent.trim())"
+    assert min(tab.ask(f"{sizes}.map(e => parseFloat(getComputedStyle(e).fontSize))")) >= 11
+
+
+def test_rules_are_filtered_by_verdict_area_and_words(tab, page):
+    tab.open(page, 1280)
+    everything = len(boxes(tab, ".area li"))
+    fill = "(name, value) => { const e = document.getElementById('filter').elements[name]; e.value = value; "
+    fill += "e.dispatchEvent(new Event('input', {bubbles: true})) }"
+    tab.ask(f"({fill})('area', 'TKO')")
+    assert len(boxes(tab, ".area li")) == 4
+    tab.ask(f"({fill})('words', 'tko live')")
+    assert len(boxes(tab, ".area li")) == 1
+    tab.ask(f"({fill})('words', 'nothing like it')")
+    assert boxes(tab, ".area li") == []
+    assert boxes(tab, "#nothing")
+    tab.ask(f"({fill})('words', '')")
+    tab.ask(f"({fill})('area', '')")
+    assert len(boxes(tab, ".area li")) == everything
+    tab.ask("document.querySelector('[name=outcome][value=pass]').click()")
+    assert 0 < len(boxes(tab, ".area li")) < everything
+    tab.ask("document.querySelector('[name=fold]').click()")
+    assert boxes(tab, ".area li") == []
+    assert tab.errors() == []
+
+
+def test_without_scripts_everything_is_there_but_the_filter(tab, page):
+    tab.open(page, 1280, scripts=False)
+    assert boxes(tab, "#filter") == []
+    assert boxes(tab, "#TKO-002 .call.marked")
+    rules = len(boxes(tab, ".area li"))
+    tab.open(page, 1280)
+    assert len(boxes(tab, ".area li")) == rules
+    assert boxes(tab, "#filter")
+
+
+def test_it_prints(tab, page):
+    tab.open(page, 1280)
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    try:
+        assert boxes(tab, "#filter") == []
+        assert boxes(tab, "#TKO-002 .call.marked")
+    finally:
+        tab.call("Emulation.setEmulatedMedia", media="")
+    assert base64.b64decode(tab.call("Page.printToPDF")["data"]).startswith(b"%PDF")
+
+
+def test_a_broken_page_would_be_noticed(tab, tmp_path):
+    (tmp_path / "broken.html").write_text("<script>nothing.here()</script><div style='width: 999px'>x</div>")
+    tab.open(tmp_path / "broken.html", 390)
+    assert tab.errors()
+    assert tab.ask("document.documentElement.scrollWidth") > 390
