@@ -116,7 +116,7 @@ decides(
 decides(
     "lost-always-released",
     "A lost attempt says that it was released although its lease ran out.",
-    "lost-released",
+    "lost-released claim-row-8",
     ('        released = self.status == "released"\n', "        released = True\n"),
 )
 decides(
@@ -140,7 +140,7 @@ wins(
 wins(
     "holder-of-the-first-attempt",
     "A takeover leaves the first owner as the holder.",
-    "result-running active-all",
+    "result-running active-all claim-row-8 previous-own",
     lambda win: replace(win.won, holder=win.run.holder if win.run else win.claim.instance),
 )
 

@@ -87,7 +87,7 @@ class _NowOfEntering(MemoryBackend):
         return replace(await super().active(jobs), now_ms=self.entered_at)
 
 
-@broken("now-of-the-win", "A claim that is sent again is told the time of the win.", "claim-now result-now")
+@broken("now-of-the-win", "A claim that is sent again is told the time of the win.", "claim-now claim-row-2")
 class _NowOfTheWin(MemoryBackend):
     async def claim(self, claim: Claim) -> ClaimResult:
         answer = await super().claim(claim)

@@ -17,11 +17,13 @@ Decide = Callable[[JobState, int], tuple[JobState, Any]]
 
 class _Racing(MemoryBackend):
     async def torn(self, job: str, decide: Decide) -> Any:
-        """Read and decide, and write a moment later over whatever came between."""
+        """Read and decide, and write what changed a moment later, over whatever came between."""
         key = self._key(job)
-        state, answer = decide(self.store.states.get(key, EMPTY), self.store.now_ms())
+        before = self.store.states.get(key, EMPTY)
+        after, answer = decide(before, self.store.now_ms())
         await asyncio.sleep(0)
-        self.store.states[key] = state
+        if after is not before:
+            self.store.states[key] = after
         return answer
 
 

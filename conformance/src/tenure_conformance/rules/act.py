@@ -171,18 +171,24 @@ async def active_is_whole(bench: Bench) -> None:
     """`active` asked amid writes shows each run whole: attempt, fence, holder and start of one and the same win."""
     wins: dict[int, Held] = {}
 
+    async def pause() -> None:  # of no fixed length, so that nobody keeps in step with another
+        for _ in range(bench.random.randrange(1, 4)):
+            await asyncio.sleep(0)
+
     async def write(client: Client) -> None:
         for attempt in range(15):
             held = await client.win(after=attempt, instance=f"holder {attempt + 1}")
             wins[held.attempt] = held
+            await pause()
             await held.release()
+            await pause()
 
     seen: list[ActiveRun] = []
 
     async def watch(client: Client) -> None:
         while len(wins) < 15:
             seen.extend((await client.active()).runs)
-            await asyncio.sleep(0)
+            await pause()
 
     await asyncio.gather(write(bench.a), watch(bench.b), watch(await bench.client("c")))
     for shown in seen:

@@ -238,14 +238,19 @@ async def one_live_run_under_skip(bench: Bench) -> None:
     """Whatever is claimed, finished and released at once under `skip`, at most one run of the job is ever live."""
     clients = await bench.clients(8)
 
+    async def live(number: int) -> list[int]:
+        return [run.slot for run in (await clients[number].active()).runs if run.live]
+
     async def work(number: int) -> None:
         for turn in range(6):
-            told = await clients[number].ask(slot=SLOT + turn * 8 + number, token=f"t{turn}-{number}")
-            live = [run.slot for run in (await clients[number].active()).runs if run.live]
-            assert len(live) <= 1, f"live at once: {live}"
+            slot, token = SLOT + turn * 8 + number, f"t{turn}-{number}"
+            told = await clients[number].ask(slot=slot, token=token)
+            assert len(await live(number)) <= 1
             if told.outcome == "won":
+                await asyncio.sleep(0.001)
+                assert await live(number) == [slot], f"{slot} was won and not left, and is not the only live one"
                 call = clients[number].finish if turn % 2 else clients[number].release
-                assert await call("job", SLOT + turn * 8 + number, f"t{turn}-{number}")
+                assert await call("job", slot, token)
 
     await asyncio.gather(*(work(number) for number in range(len(clients))))
 
