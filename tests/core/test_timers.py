@@ -310,6 +310,27 @@ def test_adding_an_unchanged_job_again_does_not_postpone_it(bench):
     assert bench.slots() == [60_000 * number for number in range(1, 11)]
 
 
+def test_a_slot_that_waits_for_its_jitter_is_not_lost_when_its_job_is_replaced(bench):
+    bench.add(every("1m"), jitter="10s")
+    for _ in range(300):
+        bench.advance(1_000)
+        bench.add(every("1m"), jitter="10s")
+    bench.advance(10_000)
+    assert bench.slots() == [60_000 * number for number in range(1, 6)]
+
+
+def test_a_slot_that_waits_for_its_jitter_is_not_lost_when_the_clock_steps_back():
+    for seed in range(10):
+        bench = Bench(seed=seed)
+        bench.start()
+        bench.add(every("1m"), jitter="10s")
+        bench.add(every("100ms"), name="other")
+        bench.advance(60_600)
+        bench.jump(-500)
+        bench.advance(11_000)
+        assert bench.slots() == [60_000]
+
+
 def test_a_changed_schedule_serves_at_once(bench):
     """DJ01: a changed schedule was used only after the old next run."""
     bench.add(every("1d"))

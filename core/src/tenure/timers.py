@@ -154,6 +154,8 @@ class JobTimers:
 
     def _arm_after_now(self, timer: _Timer, now: int) -> None:
         """Arm the next slot; the one fired last may lie ahead after a jump back, and is not fired again."""
+        if timer.slot is not None and timer.slot <= now and timer.slot != timer.fired:
+            return  # it is due already, and waits for its jitter
         self._arm(timer, now)
         if timer.slot is not None and timer.slot == timer.fired:
             self._arm(timer, timer.fired)
