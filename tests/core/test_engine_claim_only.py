@@ -135,7 +135,7 @@ def test_a_timeout_fails_the_run(world, work, jobs, backend):
     a = world.start(jobs(work, schedule=ONCE, timeout="2s"), backend=backend)
     world.advance("1m")
     (failure,) = of_kind(a, "failure")
-    assert (failure.timeout, failure.duration_ms, failure.going_on) == (True, 2_000, 0)
+    assert (failure.timeout, failure.duration_ms, failure.going_on) == (True, 2_000, ())
 
 
 def test_a_handler_that_goes_on_after_its_timeout_blocks_the_jobs_later_runs_here(world, work, jobs, backend):

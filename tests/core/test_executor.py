@@ -264,13 +264,13 @@ def test_a_thread_that_goes_on_after_its_timeout_is_known_until_it_ends():
         assert (await call.wait()).how == "timeout"
         executor.timed_out(call)
         assert call.ctx.signal.reason == "timeout"
-        assert executor.going_on("sync") == 1
+        assert len(executor.going_on("sync")) == 1
         assert executor.executing() == [call]
         assert executor.in_the_way(job, 2) is call  # a later run of the job
         assert executor.in_the_way(a_job(lambda: None, overlap="allow"), 2) is None
         free.set()
         await gone(call)
-        assert executor.going_on("sync") == 0
+        assert executor.going_on("sync") == ()
         assert executor.in_the_way(job, 2) is None
         assert executor.executing() == []
         assert (await call.wait()).how == "timeout"  # what came later changes nothing

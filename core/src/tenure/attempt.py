@@ -75,8 +75,8 @@ class Attempt:
         if self._instance.wants("success"):
             self._instance.emit(Success(**self._ids(), duration_ms=self._duration_ms))
 
-    def failed(self, going_on: int) -> None:
-        """Tell that it failed; ``going_on`` handlers of the job still execute after their timeout."""
+    def failed(self, going_on: tuple[str, ...]) -> None:
+        """Tell that it failed; ``going_on`` are handlers of the job that still execute after their timeout."""
         self._instance.emit(
             Failure(
                 **self._ids(),

@@ -52,14 +52,14 @@ class Success(Event):
 class Failure(Event):
     """A handler raised or ran past its timeout, and its run is ended.
 
-    ``going_on`` counts this job's handlers that still execute in this instance after their timeout.
+    ``going_on`` names this job's handlers, as ``job@slot``, that still execute in this instance after their timeout.
     """
 
     kind = "failure"
     duration_ms: int
     error: str
     timeout: bool = False
-    going_on: int = 0
+    going_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,11 @@ class Call:
         self._place = place
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def name(self) -> str:
+        """``job@slot``; its thread, if it has one, is called ``tenure-job@slot``."""
+        return f"{self.job.name}@{self.ctx.slot:%Y-%m-%dT%H:%M:%SZ}"
+
     def stop(self, reason: SignalReason, *, cancel: bool) -> None:
         """Set the handler's signal; and cancel it, which only an async handler feels."""
         self.ctx.signal.set(reason)
@@ -271,7 +276,7 @@ class Threads:
     def start(self, call: Call) -> None:
         """See Place."""
         work = partial(copy_context().run, self._work, call)
-        self._waiting.append((call, threading.Thread(target=work, name=f"tenure-{call.job.name}", daemon=True)))
+        self._waiting.append((call, threading.Thread(target=work, name=f"tenure-{call.name}", daemon=True)))
         self._next()
 
     def cancel(self, call: Call) -> None:
@@ -324,9 +329,9 @@ class Executor:
         if not call.gone:
             self._going_on.setdefault(call.job.name, []).append(call)
 
-    def going_on(self, name: str) -> int:
-        """How many of the job's handlers go on after their timeout."""
-        return len(self._going_on.get(name, ()))
+    def going_on(self, name: str) -> tuple[str, ...]:
+        """The names of the job's handlers that go on after their timeout."""
+        return tuple(call.name for call in self._going_on.get(name, ()))
 
     def executes(self, name: str, slot: int) -> bool:
         """Whether a handler of the run executes here."""
