@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -96,7 +97,14 @@ class Process:
         def description():
             return f"{count} x {kinds} {fields} in {self.reports}\n{self.errors}"
 
-        return wait_until(lambda: self.of(*kinds, **fields)[count - 1 :], description, timeout_s)[0]
+        def found():
+            ended = self._popen.poll() is not None and not any(reader.is_alive() for reader in self._readers)
+            reports = self.of(*kinds, **fields)[count - 1 :]
+            if ended and not reports:
+                pytest.fail(f"it ended without {description()}")
+            return reports
+
+        return wait_until(found, description, timeout_s)[0]
 
     def ask(self, do, **arguments):
         """Have it do something, and give its answer."""
@@ -176,6 +184,22 @@ class Cluster:
             process.wait("ready")
         return process
 
+    def start_together(self, *configs):
+        """Start a process for each config, and wait until all their schedulers run."""
+        processes = [self.start(ready=False, **config) for config in configs]
+        for process in processes:
+            process.wait("ready")
+        return processes
+
+    def freeze(self, process):
+        """SIGSTOP, but not in the middle of a write: SQLite's lock would be held for as long as the freeze lasts."""
+        while True:
+            process.signal(signal.SIGSTOP)
+            if all(_is_free(path) for path in (self.path, self.ledger)):
+                return
+            process.signal(signal.SIGCONT)
+            time.sleep(0.01)
+
     @contextmanager
     def blocked(self):
         """Another program holds the file's write lock: nobody's claim is answered, and no new file is prepared."""
@@ -196,6 +220,18 @@ class Cluster:
     def within(self, took_ms, limit_ms, what):
         """Whether something took no longer than it may."""
         assert took_ms <= limit_ms, f"{what} took {took_ms} ms, more than {limit_ms} ms"
+
+
+def _is_free(path):
+    if not path.exists():
+        return True
+    with closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as connection:
+        try:
+            connection.execute("begin immediate")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("rollback")
+        return True
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ LEASE = {"lease": f"{LEASE_MS}ms", "heartbeat": "200ms", "max_late": "1h", "catc
 
 def test_every_job_fires_again_after_an_outage_across_several_slots(cluster):  # SO01
     url = f"{cluster.url}?timeout=400ms"
-    processes = [cluster.start(url=url, jobs=[{"name": "pay", "period": "500ms", "max_late": "300ms"}]) for _ in "ab"]
+    config = {"url": url, "jobs": [{"name": "pay", "period": "500ms", "max_late": "300ms"}]}
+    processes = cluster.start_together(config, config)
     cluster.wait_until(lambda: any(process.of("begin") for process in processes), "it runs")
     with cluster.blocked():
         began = cluster.now_ms()
@@ -46,7 +47,7 @@ def test_a_start_without_a_store_fails_with_the_reason(cluster):
 
 def held(cluster, handler, seconds):
     slot = cluster.now_ms() - 1
-    holder, backup = cluster.start(instance="holder"), cluster.start(instance="backup")
+    holder, backup = cluster.start_together({}, {})
     holder.ask("add", name="pay", handler=handler, seconds=seconds, slots=[slot], **LEASE)
     holder.wait("begin")
     backup.ask("add", name="pay", slots=[slot], **{**LEASE, "catch_up": None})

@@ -24,9 +24,8 @@ def each_slot_once(counts, period_ms=PERIOD_MS):
 
 
 def test_processes_that_share_a_schedule_run_each_slot_once(cluster):
-    processes = [cluster.start(ready=False) for _ in range(3)]
+    processes = cluster.start_together({}, {}, {})
     for process in processes:
-        process.wait("ready")
         process.ask("add", name="pay", period=f"{PERIOD_MS}ms", jitter="60ms")
     cluster.wait_until(lambda: len(begins(*processes)) >= 8, "eight slots are run")
     each_slot_once(begins(*processes))
@@ -37,8 +36,7 @@ def test_processes_that_share_a_schedule_run_each_slot_once(cluster):
 def test_two_applications_in_one_file_do_not_see_each_other(cluster):
     slot = cluster.now_ms() - 1
     job = {"name": "pay", "slots": [slot], "catch_up": "1h", "seconds": 0.5}
-    one = cluster.start(namespace="one", jobs=[job])
-    other = cluster.start(namespace="other", jobs=[job])
+    one, other = cluster.start_together({"namespace": "one", "jobs": [job]}, {"namespace": "other", "jobs": [job]})
     for process in (one, other):
         assert process.wait("success")["slot"] == slot
         assert process.of("begin")[0]["attempt"] == 1
@@ -73,9 +71,7 @@ def test_of_processes_that_start_together_on_an_empty_place_one_runs(cluster):  
 
 def test_a_clock_that_is_an_hour_off_steals_nothing_loses_nothing_and_starts_nothing_early(cluster):  # CK05
     lease = {"lease": "1s", "heartbeat": "200ms"}
-    right = cluster.start(instance="right")
-    fast = cluster.start(instance="fast", clock_ahead_ms=HOUR_MS)
-    slow = cluster.start(instance="slow", clock_ahead_ms=-HOUR_MS)
+    right, fast, slow = cluster.start_together({}, {"clock_ahead_ms": HOUR_MS}, {"clock_ahead_ms": -HOUR_MS})
     for process in (right, fast, slow):
         process.ask("add", name="pay", period=f"{PERIOD_MS}ms")
     slot = cluster.now_ms() - 1
@@ -111,7 +107,7 @@ def test_a_clock_that_is_an_hour_off_steals_nothing_loses_nothing_and_starts_not
 def test_a_backup_whose_clock_is_an_hour_off_takes_a_dead_holder_s_run_over_in_time(cluster, ahead_ms):
     lease = {"lease": "1s", "heartbeat": "200ms", "max_late": "12h"}
     slot = cluster.now_ms() - 1
-    holder, backup = cluster.start(), cluster.start(clock_ahead_ms=ahead_ms)
+    holder, backup = cluster.start_together({}, {"clock_ahead_ms": ahead_ms})
     holder.ask("add", name="pay", slots=[slot], seconds=60, catch_up="1h", **lease)
     holder.wait("begin")
     backup.ask("add", name="pay", slots=[slot], **lease)
@@ -127,9 +123,7 @@ def test_a_backup_whose_clock_is_an_hour_off_takes_a_dead_holder_s_run_over_in_t
 @pytest.mark.slow
 def test_many_jobs_of_one_slot_spread_over_the_jitter_and_none_is_late(cluster):  # SS01, light
     jobs = [f"job-{number}" for number in range(100)]
-    processes = [cluster.start(ready=False) for _ in range(3)]
-    for process in processes:
-        process.wait("ready")
+    processes = cluster.start_together({}, {}, {})
     slot = cluster.now_ms() + 3_000
     for process in processes:
         for job in jobs:
@@ -149,26 +143,25 @@ def test_many_jobs_of_one_slot_spread_over_the_jitter_and_none_is_late(cluster):
 
 @pytest.mark.slow
 def test_many_processes_at_one_slot_do_not_queue(cluster):  # SS03, light
-    processes = [cluster.start(ready=False) for _ in range(8)]
+    processes = cluster.start_together(*({} for _ in range(6)))
     for process in processes:
-        process.wait("ready")
         process.ask("add", name="pay", period=f"{PERIOD_MS}ms")
     seen_by_all = defaultdict(int)
 
-    def ten_slots():
+    def eight_slots():
         seen_by_all.clear()
         for process in processes:
             for slot in {report["slot"] for report in process.of("begin", "skip")}:
                 seen_by_all[slot] += 1
-        return sum(count == 8 for count in seen_by_all.values()) >= 10
+        return sum(count == 6 for count in seen_by_all.values()) >= 8
 
-    cluster.wait_until(ten_slots, "ten slots were met by all")
+    cluster.wait_until(eight_slots, "eight slots were met by all")
     each_slot_once(begins(*processes))
     decided = [
         report["at"] - report["slot"] for process in processes for report in process.of("start", "skip", job="pay")
     ]
     decided = sorted(decided)[: -len(decided) // 100]
-    print(f"\n8 processes, the same slots: decided within {decided[-1]} ms")
+    print(f"\n6 processes, the same slots: decided within {decided[-1]} ms")
     assert not [report for process in processes for report in process.of("error")]
     cluster.within(decided[-1], 1_500, "a claim")
 

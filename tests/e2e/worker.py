@@ -70,6 +70,8 @@ def write(ctx, kind):
             Ledger(Path(CONFIG["ledger"])).write(Entry(ctx.slot_ms, ctx.fence, ctx.attempt, ctx.instance, kind))
         except StaleFence:
             tell("refused", slot=ctx.slot_ms, attempt=ctx.attempt, fence=ctx.fence)
+        else:
+            tell("written", slot=ctx.slot_ms, attempt=ctx.attempt, fence=ctx.fence)
 
 
 def begin(ctx):
