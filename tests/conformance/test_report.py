@@ -336,7 +336,13 @@ def test_the_page_of_another_says_why_in_a_sentence(verdicts, filtered, sentence
 def test_a_failure_is_shown_with_its_message_its_calls_and_where_it_comes_from():
     calls = [won("a", 0, 10), won("b", 100, 110, attempt=2, token="u")]
     text = Reader(page(failed(reason="expected running", calls=calls))).text
-    for told in ("expected running", "a claim → won", "failed here:", "surely alive until 395 ms", "#claim-row-3"):
+    for told in (
+        "expected running",
+        "a claim → won",
+        "failed after this:",
+        "surely alive until 395 ms",
+        "#claim-row-3",
+    ):
         assert told in text
 
 

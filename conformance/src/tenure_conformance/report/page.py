@@ -17,7 +17,7 @@ Verdict = Mapping[str, Any]
 Claims = Mapping[str, Any]
 
 SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "waived": "~", "not-applicable": "·"}
-MARKS = {"fail": "✗ failed here:", "waived": "✗ failed here:"}
+MARKS = {"fail": "✗ failed after this:", "waived": "✗ failed after this:"}
 POWERS = {
     "claim-only": "decides who runs a slot",
     "lease": "also knows whether the owner is alive",
@@ -147,7 +147,9 @@ def _card(claims: Claims, verdict: Verdict, rule: Rule | None) -> Markup:
         tag("h3", _chip(verdict["outcome"]), tag("span", verdict["rule"], class_="id"), _about(rule)),
         tag("p", code(rule.sentence), class_="rule") if rule else None,
         tag("pre", _reason(verdict), class_="reason"),
-        draw(calls, claims, mark=mark) if calls else tag("p", "It made no call.", class_="quiet"),
+        draw(calls, claims, mark=mark, reason=verdict["reason"])
+        if calls
+        else tag("p", "It made no call.", class_="quiet"),
         _everything(calls),
         _more("How Python tells it", verdict["traceback"]),
         _origin(rule, verdict),
