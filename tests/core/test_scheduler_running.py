@@ -391,6 +391,31 @@ def test_the_second_stop_hurries_the_first(scheduler, events):
     events.wait("success")
 
 
+def test_what_a_hurried_stop_cancels_is_still_given_back(events):
+    backend = Store()
+    scheduler = Scheduler(backend, on_event=events)
+    going = threading.Event()
+
+    @scheduler.every("a", "1h")
+    async def handler():
+        going.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.1)
+
+    scheduler.start()
+    scheduler.trigger("a").result("20s")
+    wait_until(going.is_set, "the handler runs")
+    first = threading.Thread(target=scheduler.stop, args=("1h",))
+    first.start()
+    wait_until(lambda: scheduler._thread._stops, "the first stop is under way")
+    scheduler.stop()
+    first.join(PATIENCE_S)
+    assert [event.kind for event in events.all] == ["start", "interrupted"]
+    assert backend.open == 0  # it has waited for that
+
+
 def test_a_handler_that_outlives_the_stop_keeps_its_lease_until_it_ends(events, caplog):
     store = MemoryStore()
     backend = Store(store)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from typing import cast
+from typing import Any, cast
 
 from tenure.errors import BackendUnavailable, InvalidJob, SchedulerStateError, UnknownJob
 from tenure.events import Skip
@@ -18,7 +18,7 @@ from tenure.runner import Triggered, patience_ms
 from tenure.timers import JobTimers
 
 _SETTLE_MS = 500
-"""After grace, cancelled handlers get this long to end and to be released before ``stop`` returns."""
+"""After grace, or when hurried, cancelled handlers get this long to end and to be released before ``stop`` returns."""
 
 
 class Engine:
@@ -100,7 +100,10 @@ class Engine:
         self._level.stop()
         for call in self._executor.executing():
             call.stop("stop", cancel=False)
-        if not await self._drained(grace_ms):
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        drained = await self._drained(grace_ms, hurried)
+        hurried.cancel()
+        if not drained:
             for call in self._executor.executing():
                 call.stop("stop", cancel=True)
             await self._drained(_SETTLE_MS)
@@ -114,12 +117,10 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - the work is done; that the store went away is only told
             self._instance.error("close", error)
 
-    async def _drained(self, timeout_ms: float) -> bool:
-        """Whether all work ended within the timeout, and before a second stop."""
+    async def _drained(self, timeout_ms: float, *unless: asyncio.Future[Any]) -> bool:
+        """Whether all work ended within the timeout, and before the others."""
         drained = asyncio.ensure_future(self._instance.drained())
-        hurried = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait((drained, hurried), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
-        hurried.cancel()
+        await asyncio.wait((drained, *unless), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         return drained.done() or not drained.cancel()
 
     def _level_of(self, backend: Backend) -> Level:
