@@ -23,7 +23,7 @@ _GIVE_UP_LEASES = 10
 """A run that is never too late is claimed for so many leases while the store fails, or until the next slot is due."""
 _MANUAL_TRIES = 5
 _TRIES_IN_A_LEASE = 10
-_SAVE_PATIENCE_MS = 5_000
+_SAVE_PATIENCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
