@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from tenure_conformance import certificate, outputs, waivers
-from tenure_conformance.report import RENDERERS
+from tenure_conformance.report import RENDERERS, comparison
 from tenure_conformance.rule import AREAS, Rule, catalogue, rule_set_hash, select
 from tenure_conformance.session import Session
 from tenure_conformance.target import LEVELS, Server, TargetError, load
@@ -167,11 +167,9 @@ def explain(rule_id: str) -> None:
 @click.pass_context
 def diff(ctx: click.Context, before: Path, after: Path) -> None:
     """Compare two certificates: exit code 1 if a rule that passed does so no more."""
-    found = certificate.differences(_read(before), _read(after))
-    for rule_id, was, now in found:
-        click.echo(f"{rule_id}  {was} -> {now}")
-    if not found:
-        click.echo("no rule has another verdict")
+    one, other = _read_claims(before), _read_claims(after)
+    found = certificate.differences(one, other)
+    click.echo("\n".join(comparison.lines(one, other)))
     ctx.exit(FAILED if any(was == "pass" for _, was, _ in found) else CERTIFIED)
 
 
@@ -198,34 +196,38 @@ def verify(ctx: click.Context, path: Path) -> None:
 @click.argument("path", metavar="CERTIFICATE", type=click.Path(path_type=Path))
 def badge(path: Path) -> None:
     """Print a certificate's badge as SVG."""
-    click.echo(RENDERERS["badge.svg"](_read(path), ()))
+    click.echo(RENDERERS["badge.svg"](_read_claims(path), ()))
 
 
 @main.command("selftest")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--mutant", "names", multiple=True, help="Only this broken backend.")
-@click.option("--matrix", is_flag=True, help="Only show which rules catch it, of all there are.")
+@click.option("--matrix", is_flag=True, help="Show which rules catch it, of all there are; this takes long.")
+@click.option("--repeat", default=0, help="Instead, run the right backends so often while every core is busy.")
 @click.pass_context
-def self_test(ctx: click.Context, seed: int, names: tuple[str, ...], *, matrix: bool) -> None:
+def self_test(ctx: click.Context, seed: int, names: tuple[str, ...], repeat: int, *, matrix: bool) -> None:
     """Prove that the rules bite: run each broken backend against the rules that say they catch it."""
-    from tenure_conformance import selftest  # only here, since broken backends take a while to build
-    from tenure_conformance.mutants import MUTANTS
+    from tenure_conformance.mutants import MUTANTS  # only here, since broken backends take a while to build
+    from tenure_conformance.teeth import prove, repeat_loaded, show_matrix
 
     unknown = [name for name in names if name not in MUTANTS]
     if unknown:
         raise _Cannot(f"there is no broken backend {unknown[0]!r}")
-
+    console = Console()
+    if repeat:
+        ctx.exit(CERTIFIED if repeat_loaded(console, repeat) else FAILED)
     if matrix:
-        for name, rules in selftest.matrix(seed=seed, mutants=names or None).items():
-            click.echo(f"{name}: {' '.join(rules) or 'nothing catches it'}")
+        show_matrix(console, seed, names or None)
         return
+    ctx.exit(CERTIFIED if prove(console, seed, names or None) else FAILED)
 
-    def show(bite: selftest.Bite) -> None:
-        click.echo(bite.fault or f"{bite.rule.id} catches {bite.mutant.name}")
 
-    faults = selftest.run(seed=seed, report=show, mutants=names or None)
-    click.echo("\n".join(faults) or "every broken backend is caught by every rule that says so")
-    ctx.exit(FAILED if faults else CERTIFIED)
+def _read_claims(path: Path) -> certificate.Document:
+    """A certificate that says something, whether or not it is true: see `verify`."""
+    document = _read(path)
+    if not {"claims", "digest"} <= document.keys() or not isinstance(document["claims"], dict):
+        raise _Cannot(f"{path}: not a certificate")
+    return document
 
 
 def _read(path: Path) -> certificate.Document:

@@ -127,14 +127,22 @@ def burners(count: int) -> Iterator[None]:
             process.wait()
 
 
-def repeated(target: Target, *, times: int, load: int, report: Callable[[int, list[Verdict]], None]) -> list[Verdict]:
-    """The verdicts that are no pass when a correct target runs all its rules so often, beside so many burners."""
+def repeated(
+    target: Target,
+    *,
+    times: int,
+    load: int,
+    report: Callable[[int, list[Verdict]], None],
+    rules: Sequence[Rule] | None = None,
+) -> list[Verdict]:
+    """The verdicts that are no pass when a right target runs its rules so often, beside so many burners."""
     wrong: list[Verdict] = []
-    rules = [rule for rule in catalogue() if rule.applies(target)]
+    applying = [rule for rule in catalogue() if rule.applies(target)]
     with burners(load):
         for turn in range(1, times + 1):
             with target.serving(None, "auto") as url:
-                verdicts = asyncio.run(Session(target=target, url=url, rules=rules, seed=turn).run())
+                due = applying if rules is None else rules
+                verdicts = asyncio.run(Session(target=target, url=url, rules=due, seed=turn).run())
             found = [verdict for verdict in verdicts if verdict.outcome != "pass"]
             report(turn, found)
             wrong += found

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from tenure_conformance.mutants.reference import decides, wins
+from tenure.decision import EMPTY
+from tenure.memory import MemoryBackend
+from tenure.model import Claim, ClaimResult
+
+from tenure_conformance.mutants.reference import broken, decides, wins
 
 # Superseding
 
@@ -234,6 +238,18 @@ decides(
     "bounds-floor bounds-never-dropped",
     ("max(floor, ended[-keep - 1].slot)", "ended[-keep - 1].slot"),
 )
+
+
+@broken("floor-of-the-namespace", "All jobs of a namespace share a floor.", "bounds-floor word-floor")
+class _FloorOfTheNamespace(MemoryBackend):
+    async def claim(self, claim: Claim) -> ClaimResult:
+        key = self._key(claim.job)
+        states = {one: state for one, state in self.store.states.items() if one[0] == key[0]}
+        floor = max((state.floor for state in states.values()), default=-1)
+        self.store.states[key] = replace(states.get(key, EMPTY), floor=floor)
+        return await super().claim(claim)
+
+
 decides(
     "floor-forgotten-by-heartbeats",
     "A renewed lease forgets the floor.",

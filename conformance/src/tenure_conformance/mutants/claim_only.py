@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from tenure.errors import BackendClosed, BackendUnavailable, InvalidClaim
+from tenure.memory import MemoryStore
 from tenure.model import RunResult, check_name, check_run
 
 from tenure_conformance.mutants.mutant import Mutant, register
@@ -54,7 +55,7 @@ class Claims:
 
 def on_claims(name: str, kind: Callable[..., Any]) -> Target:
     """A claim-only target."""
-    return on_memory(name, lambda: kind, levels=LEVELS)
+    return on_memory(name, lambda: (kind, MemoryStore()), levels=LEVELS)
 
 
 def broken(name: str, defect: str, breaks: str, *, seen: str = "") -> Callable[[type[Claims]], type[Claims]]:

@@ -88,7 +88,7 @@ class _ActiveRemembered(MemoryBackend):
 @broken(
     "results-remembered",
     "An object that saved a record sees the job's history as it was then.",
-    "results-one-record active-fresh",
+    "results-overwrite bounds-history",
 )
 class _ResultsRemembered(MemoryBackend):
     def __init__(self, store: Any, *, namespace: str) -> None:
@@ -553,7 +553,7 @@ class _AttemptIsText(MemoryBackend):
         return replace(answer, attempt=answer.attempt and str(answer.attempt))  # type: ignore[arg-type]  # the defect
 
 
-@broken("now-is-a-float", "`now_ms` has a fraction.", "result-now")
+@broken("now-is-a-float", "`now_ms` has a fraction.", "result-now claim-now")
 class _NowIsAFloat(MemoryBackend):
     async def claim(self, claim: Claim) -> ClaimResult:
         answer = await super().claim(claim)

@@ -1,12 +1,13 @@
 """Names, tokens, slots and limits: joined, folded, cut, rounded, or not looked at."""
 
+import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from tenure.errors import InvalidClaim
-from tenure.memory import MemoryBackend
+from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, RunResult
 
 from tenure_conformance.mutants.mutant import Mutant, register
@@ -22,7 +23,7 @@ def _keyed(name: str, defect: str, breaks: str, change: Callable[[str, str], Key
         def _key(self, job: str) -> Key:
             return change(*super()._key(job))
 
-    register(Mutant(name, defect, on_memory(name, lambda: Keyed), tuple(breaks.split()), seen))
+    register(Mutant(name, defect, on_memory(name, lambda: (Keyed, MemoryStore())), tuple(breaks.split()), seen))
 
 
 _EXACT = "names-exact"
@@ -267,6 +268,14 @@ class _TokenPadded(_Told):
 class _TokenCut(_Told):
     def token(self, token: str) -> str:
         return token[:32] if isinstance(token, str) and len(token) <= 64 else token
+
+
+@broken("token-alphanumeric", "Tokens with other signs than letters and digits are refused.", "limits-token")
+class _TokenAlphanumeric(_Told):
+    def token(self, token: str) -> str:
+        if isinstance(token, str) and not re.fullmatch("[A-Za-z0-9-]+", token):
+            raise InvalidClaim("a token is letters and digits")
+        return token
 
 
 @broken(

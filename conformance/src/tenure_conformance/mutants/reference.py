@@ -8,7 +8,7 @@ from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from importlib.resources import files
 from importlib.util import module_from_spec
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from tenure.memory import MemoryBackend, MemoryStore
@@ -64,23 +64,16 @@ def load(package: str, file: str, edits: tuple[Edit, ...] = ()) -> ModuleType:
     return module
 
 
-def reference(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) -> Callable[..., Any]:
-    """The in-memory backend's class over copies of its two modules, with these edits."""
-    return _reference(decision, memory)[0]
-
-
-def _reference(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) -> tuple[Callable[..., Any], Any]:
+def reference(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) -> SimpleNamespace:
+    """Copies of the in-memory backend's two modules with these edits, as ``decision`` and what ``memory`` has."""
     backend, decisions = load("tenure", "memory.py", memory), load("tenure", "decision.py", decision)
     vars(backend).update(decision=decisions, EMPTY=decisions.EMPTY)
-    return vars(backend)["MemoryBackend"], decisions
+    return SimpleNamespace(**vars(backend))
 
 
-def on_memory(name: str, make: Callable[[], Callable[..., Any]], **options: Any) -> Target:
-    """A target whose objects share a store of this process; ``make`` gives their class when first opened."""
-
-    @cache
-    def made() -> tuple[Callable[..., Any], MemoryStore]:
-        return make(), MemoryStore()
+def on_memory(name: str, make: Callable[[], tuple[Callable[..., Any], Any]], **options: Any) -> Target:
+    """A target of this process; ``make`` gives the backends' class and their store when the first is opened."""
+    made = cache(make)
 
     def opened(_url: str, namespace: str) -> Any:
         kind, store = made()
@@ -90,9 +83,14 @@ def on_memory(name: str, make: Callable[[], Callable[..., Any]], **options: Any)
     return replace(memory, name=name, open=opened, limits=limits, **options)
 
 
+def _copied(decision: tuple[Edit, ...] = (), memory: tuple[Edit, ...] = ()) -> tuple[Callable[..., Any], Any]:
+    copy = reference(decision, memory)
+    return copy.MemoryBackend, copy.MemoryStore()
+
+
 def decides(name: str, defect: str, breaks: str, *edits: Edit, seen: str = "") -> None:
     """Register the reference with a clause of its state machine changed."""
-    target = on_memory(name, lambda: reference(decision=edits))
+    target = on_memory(name, lambda: _copied(decision=edits))
     register(Mutant(name, defect, target, tuple(breaks.split()), seen))
 
 
@@ -111,9 +109,9 @@ class Win:
 def wins(name: str, defect: str, breaks: str, change: Callable[[Win], Any], *, seen: str = "") -> None:
     """Register the reference with the run that each win gives changed."""
 
-    def made() -> Callable[..., Any]:
-        kind, decision = _reference()
-        right = decision._win
+    def made() -> tuple[Callable[..., Any], Any]:
+        copy = reference()
+        decision, right = copy.decision, copy.decision._win
 
         def win(state: Any, claim: Claim, now: int, run: Any) -> tuple[Any, ClaimResult]:
             after, _ = right(state, claim, now, run)
@@ -123,14 +121,14 @@ def wins(name: str, defect: str, breaks: str, change: Callable[[Win], Any], *, s
             return replace(after, fence=changed.fence, unfinished=unfinished), decision._won(changed, now)
 
         vars(decision)["_win"] = win
-        return kind
+        return copy.MemoryBackend, copy.MemoryStore()
 
     register(Mutant(name, defect, on_memory(name, made), tuple(breaks.split()), seen))
 
 
 def stores(name: str, defect: str, breaks: str, *edits: Edit, seen: str = "") -> None:
     """Register the reference with a line of its store changed."""
-    target = on_memory(name, lambda: reference(memory=edits))
+    target = on_memory(name, lambda: _copied(memory=edits))
     register(Mutant(name, defect, target, tuple(breaks.split()), seen))
 
 
@@ -141,7 +139,9 @@ def broken(
     options = {} if capabilities is None else {"capabilities": capabilities}
 
     def registered(kind: type[MemoryBackend]) -> type[MemoryBackend]:
-        register(Mutant(name, defect, on_memory(name, lambda: kind, **options), tuple(breaks.split()), seen))
+        register(
+            Mutant(name, defect, on_memory(name, lambda: (kind, MemoryStore()), **options), tuple(breaks.split()), seen)
+        )
         return kind
 
     return registered

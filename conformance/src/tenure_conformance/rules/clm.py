@@ -177,13 +177,17 @@ async def runs_are_independent(bench: Bench) -> None:
     assert list(await bench.look()) == [("job", slots[3])]
 
 
-@rule("CLM-009", level="lease", spec=("result-won", "result-running", "result-overlap", "result-late", "result-done"))
+@rule(
+    "CLM-009",
+    level="lease",
+    spec=("result-now", "result-won", "result-running", "result-overlap", "result-late", "result-done"),
+)
 async def answers_have_their_fields(bench: Bench) -> None:
     """Each outcome carries the fields that the protocol names for it, as integers and strings, and no others."""
     held = await bench.a.win()
     answers = [held.result, await bench.b.ask(), await bench.b.ask(slot=SLOT + 1)]
     answers.append(await bench.b.ask(slot=SLOT + 2, max_late_ms=0))
-    answers.append(await bench.b.ask(slot=held.started_at + 7_200_000))
+    answers.append(await bench.b.ask(slot=int(held.started_at) + 7_200_000))
     assert await held.finish()
     answers += [await bench.b.ask(), await bench.b.ask(slot=SLOT - 1)]
     told = [answer.outcome for answer in answers]

@@ -5,7 +5,7 @@ import asyncio
 from tenure.errors import InvalidClaim
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Client, refused
+from tenure_conformance.client import Client, answered, refused
 from tenure_conformance.rule import rule
 
 
@@ -46,7 +46,8 @@ async def first_status_stays(bench: Bench) -> None:
         assert await _status(bench.b, slot) == first
 
 
-@rule("FIN-004", level="lease", spec=("finish-refused", "calls-refused-writes-nothing"))
+@rule("FIN-004", level="lease", spec=("errors-never-outcome", "finish-refused", "calls-refused-writes-nothing"))
+@answered("a finish that is refused")
 async def others_cannot_finish(bench: Bench) -> None:
     """Finish of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
     held = await bench.a.win()

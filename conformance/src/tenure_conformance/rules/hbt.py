@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Held, only, probe
+from tenure_conformance.client import Held, answered, only, probe
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -57,7 +57,8 @@ async def heartbeat_revives(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("HBT-004", level="lease", spec=("heartbeat-refused", "calls-refused-writes-nothing"))
+@rule("HBT-004", level="lease", spec=("errors-never-outcome", "heartbeat-refused", "calls-refused-writes-nothing"))
+@answered("a heartbeat that is refused")
 async def unknown_run_has_no_heartbeat(bench: Bench) -> None:
     """A heartbeat of an unknown run is refused and creates nothing: its first claim is attempt 1."""
     neighbour = await bench.a.win(slot=SLOT + 1, overlap="allow")

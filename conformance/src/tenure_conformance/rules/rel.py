@@ -1,7 +1,7 @@
 """Release: the holder gives its lease up, and its attempt is not used up."""
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import only
+from tenure_conformance.client import answered, only
 from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES, OVERLAPS
 
@@ -83,7 +83,8 @@ async def lapsed_run_can_be_released(bench: Bench) -> None:
     assert bench.same_time(lost.ended_at, held.expires_at)
 
 
-@rule("REL-007", level="lease", spec=("release-refused", "calls-refused-writes-nothing"))
+@rule("REL-007", level="lease", spec=("errors-never-outcome", "release-refused", "calls-refused-writes-nothing"))
+@answered("a release that is refused")
 async def others_cannot_release(bench: Bench) -> None:
     """Release of an unknown run, or with a token that does not hold it, is `False` and changes nothing."""
     held = await bench.a.win()
