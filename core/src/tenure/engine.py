@@ -88,13 +88,13 @@ class Engine:
         return await asyncio.shield(claim)
 
     async def stop(self, grace_ms: float) -> list[Call]:
-        """Claim no more and drain; gives the handlers that still execute. A second call does not wait.
+        """Claim no more and drain; gives the handlers that still execute. A second call hurries the first, and does not wait.
 
         What is still executing keeps its lease, and is waited for by ``close``.
         """
         if self._instance.stopping.is_set():
             self._hurry.set()
-            grace_ms = 0
+            return self._executor.executing()
         self._instance.stopping.set()
         self._timers.stop()
         self._level.stop()

@@ -208,7 +208,7 @@ class Scheduler:
         Raises what entering the store raises (BackendError), and SchedulerStateError if it runs already or where a loop
         runs that async handlers should use. After an error nothing runs, and it may be started again.
         """
-        _refuse_in_loop("start()", "`async with scheduler:` or a task of `scheduler.serve()`")
+        _refuse_in_loop("start()", "`async with scheduler:`")
         self._begin(None).wait_started()
 
     def stop(self, grace: Duration | None = None) -> None:
@@ -233,7 +233,10 @@ class Scheduler:
                 await thread.stopped_async()
 
     async def serve(self) -> None:
-        """Run inside an event loop until it is stopped or cancelled, or SIGTERM or SIGINT comes; a second hurries."""
+        """Run inside an event loop until it is stopped or cancelled, or SIGTERM or SIGINT comes; a second hurries.
+
+        It has these signals to itself: beside a server that handles them, use ``async with scheduler:``.
+        """
         thread = self._begin(asyncio.get_running_loop())
         with self._stop_signals(thread):
             try:
