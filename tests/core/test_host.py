@@ -1,9 +1,7 @@
 """The threads behind a scheduler, and the signals in front of it."""
 
 import asyncio
-import gc
 import signal
-import sys
 import threading
 import time
 from concurrent.futures import Future
@@ -128,23 +126,6 @@ def test_a_task_that_heeds_no_cancellation_is_waited_for_no_longer_than_asked():
     end.set()
     thread.stop(PATIENCE_S)
     assert stuck.done()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # which SystemExit is for pytest
-def test_a_task_that_exits_ends_the_loop_and_the_stop_does_not_mind():
-    thread = LoopThread()
-
-    async def exits():
-        sys.exit()
-
-    async def main():
-        asyncio.get_running_loop().create_task(exits())
-
-    asyncio.run_coroutine_threadsafe(main(), thread.loop)
-    thread._thread.join(PATIENCE_S)
-    assert thread.loop.is_closed()
-    thread.stop(PATIENCE_S)
-    gc.collect()
 
 
 # Signals

@@ -525,6 +525,7 @@ def test_a_loop_that_is_closed_under_a_scheduler_ends_it_and_says_so(scheduler, 
     scheduler.trigger("a").result("20s")
     wait_until(lambda: scheduler.instance is None, "it is stopped")
     assert "closed, so the scheduler stops; use `async with scheduler:`" in caplog.text
+    events.wait("interrupted")
     assert [event.kind for event in events.all] == ["start", "interrupted"]
 
 
