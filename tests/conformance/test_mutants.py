@@ -88,7 +88,7 @@ def test_the_claim_only_backend_is_right():
 
 
 def test_a_copy_of_sqlite_is_right():
-    target = sqlite.on_sqlite("copy", sqlite.backend)
+    target = sqlite.on_sqlite("copy", lambda: sqlite.backend(sqlite.Edits()))
     assert wrong(target, select(("CLM-00*", "CON-00*", "RES-*", "NAM-00[1-5]", "ACT-00*", "FNC-006"))) == []
 
 

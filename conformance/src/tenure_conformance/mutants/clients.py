@@ -105,6 +105,13 @@ class _ResultsRemembered(MemoryBackend):
 # Errors, retries and cancelled calls
 
 
+def _count(backend: MemoryBackend) -> int:
+    """How often this was asked in the backend's namespace."""
+    counts: Counter[str] = vars(backend.store).setdefault("counts", Counter())
+    counts[backend._namespace] += 1
+    return counts[backend._namespace]
+
+
 @broken(
     "error-is-running",
     "Now and then a claim fails, and its sender is told that the run is running.",
@@ -113,8 +120,7 @@ class _ResultsRemembered(MemoryBackend):
 )
 class _ErrorIsRunning(MemoryBackend):
     async def claim(self, claim: Claim) -> ClaimResult:
-        vars(self.store)["claims"] = number = vars(self.store).get("claims", 0) + 1
-        if number % 7 == 0:
+        if _count(self) % 7 == 0:
             now = self.store.now_ms()
             return ClaimResult(outcome="running", now_ms=now, attempt=1, holder="unknown", lease_left_ms=0)
         return await super().claim(claim)
@@ -128,8 +134,7 @@ class _ErrorIsRunning(MemoryBackend):
 )
 class _ErrorIsFalse(MemoryBackend):
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
-        vars(self.store)["beats"] = number = vars(self.store).get("beats", 0) + 1
-        return number % 7 != 0 and await super().heartbeat(job, slot, token)
+        return _count(self) % 7 != 0 and await super().heartbeat(job, slot, token)
 
 
 @broken(
@@ -173,8 +178,7 @@ class _BusyIsAnError(MemoryBackend):
 )
 class _RetryWithAFreshToken(MemoryBackend):
     async def claim(self, claim: Claim) -> ClaimResult:
-        vars(self.store)["claims"] = number = vars(self.store).get("claims", 0) + 1
-        if number % 5 == 0:
+        if _count(self) % 5 == 0:
             await super().claim(claim)
             return await super().claim(replace(claim, token=new_token()))
         return await super().claim(claim)

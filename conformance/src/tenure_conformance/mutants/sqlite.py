@@ -1,7 +1,7 @@
 """The SQLite backend with one line of its SQL or of its thread changed; needs ``tenure-sqlite``."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from types import SimpleNamespace
@@ -16,22 +16,30 @@ LEVELS: tuple[Level, ...] = ("lease", "durable", "shared")
 TIMING = Timing(short_ms=20, slack_ms=20)
 
 
-def backend(sql: tuple[Edit, ...] = (), schema: tuple[Edit, ...] = (), worker: tuple[Edit, ...] = ()) -> Any:
-    """A copy of the backend's module over edited SQL, schema and thread."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """What is changed in which file of the backend."""
+
+    sql: tuple[Edit, ...] = ()
+    schema: tuple[Edit, ...] = ()
+    worker: tuple[Edit, ...] = ()
+    database: tuple[Edit, ...] = ()
+    backend: tuple[Edit, ...] = ()
+
+
+def backend(edits: Edits) -> Any:
+    """A copy of the backend's module over copies of what it stands on."""
     package = "tenure_sqlite"
     read = files(package)
-    texts = edited(read.joinpath("queries.sql").read_text("utf-8"), sql).split("-- name: ")[1:]
+    texts = edited(read.joinpath("queries.sql").read_text("utf-8"), edits.sql).split("-- name: ")[1:]
     named = {name.strip().upper(): text for name, text in (one.split("\n", 1) for one in texts)}
-    statements = edited(read.joinpath("schema.sql").read_text("utf-8"), schema).split(";\n")
+    statements = edited(read.joinpath("schema.sql").read_text("utf-8"), edits.schema).split(";\n")
     queries = SimpleNamespace(SCHEMA=statements, **named)
-    database, thread, module = (
-        load(package, "database.py"),
-        load(package, "worker.py", worker),
-        load(package, "backend.py"),
-    )
-    for one in (database, module):
-        vars(one)["queries"] = queries
-    vars(module).update(Database=database.Database, Worker=thread.Worker, Call=thread.Call)
+    database = load(package, "database.py", edits.database)
+    thread = load(package, "worker.py", edits.worker)
+    module = load(package, "backend.py", edits.backend)
+    vars(database)["queries"] = queries
+    vars(module).update(queries=queries, Database=database.Database, Worker=thread.Worker, Call=thread.Call)
     return module
 
 
@@ -45,18 +53,9 @@ def on_sqlite(name: str, make: Callable[[], Any]) -> Target:
     return replace(sqlite, name=name, open=opened, timing=TIMING, levels=LEVELS, faults=None)
 
 
-def broken(
-    name: str,
-    defect: str,
-    breaks: str,
-    *,
-    sql: tuple[Edit, ...] = (),
-    schema: tuple[Edit, ...] = (),
-    worker: tuple[Edit, ...] = (),
-    seen: str = "",
-) -> None:
+def broken(name: str, defect: str, breaks: str, *, seen: str = "", **edits: tuple[Edit, ...]) -> None:
     """Register SQLite's backend with edits."""
-    target = on_sqlite(name, lambda: backend(sql, schema, worker))
+    target = on_sqlite(name, lambda: backend(Edits(**edits)))
     register(Mutant(name, defect, target, tuple(breaks.split()), seen))
 
 
@@ -67,6 +66,13 @@ broken(
     worker=(
         ('            connection.execute("begin immediate")\n', ""),
         ('            connection.execute("commit")\n', ""),
+    ),
+    backend=(
+        (
+            "            state, answer = decide(known, now)\n",
+            "            state, answer = decide(known, now)\n            time.sleep(0.002)\n",
+        ),
+        ("import json\n", "import json\nimport time\n"),
     ),
     seen="autocommit",
 )
@@ -234,5 +240,6 @@ broken(
     "A lock that another connection holds is raised as an error.",
     "errors-never-outcome claim-atomic",
     worker=(("                if is_busy(exc):\n", "                if False:\n"),),
+    database=(("PATIENCE_MS = 50\n", "PATIENCE_MS = 0\n"),),
     seen="database is locked",
 )
