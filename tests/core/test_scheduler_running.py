@@ -448,6 +448,31 @@ def test_a_handler_that_outlives_the_stop_keeps_its_lease_until_it_ends(events, 
     wait_until(lambda: backend.open == 0, "the store is left")
 
 
+def test_a_finish_that_the_store_does_not_take_outlives_the_stop_too(events):
+    class Away(Store):
+        away = threading.Event()
+
+        async def finish(self, job, slot, token, status):
+            if self.away.is_set():
+                raise BackendUnavailable("refused")
+            return await super().finish(job, slot, token, status)
+
+    backend = Away()
+    backend.away.set()
+    scheduler = Scheduler(backend, on_event=events)
+    scheduler.every("a", "1h", noop, lease="10m")
+    scheduler.start()
+    scheduler.trigger("a").result("20s")
+    events.wait("error")
+    began = time.monotonic()
+    scheduler.stop("100ms")
+    assert time.monotonic() - began < PATIENCE_S
+    assert not events.of("success")
+    backend.away.clear()  # the lease is still held
+    events.wait("success")
+    wait_until(lambda: backend.open == 0, "the store is left")
+
+
 def test_a_stop_leaves_the_handlers_of_another_scheduler_alone(scheduler, events):
     going, end = threading.Event(), threading.Event()
 
@@ -527,6 +552,17 @@ def test_a_loop_that_is_closed_under_a_scheduler_ends_it_and_says_so(scheduler, 
     assert "closed, so the scheduler stops; use `async with scheduler:`" in caplog.text
     events.wait("interrupted")
     assert [event.kind for event in events.all] == ["start", "interrupted"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of the loop that was stopped
+def test_a_run_whose_loop_a_handler_ends_raises(scheduler):
+    @scheduler.every("a", "100ms", jitter="0s")
+    async def handler(ctx):
+        asyncio.get_running_loop().stop()
+
+    with pytest.raises(SchedulerStateError, match="was closed, so the scheduler stops"):
+        scheduler.run()
+    assert scheduler.instance is None
 
 
 def test_a_handler_that_ends_with_its_loop_gives_its_lease_up(scheduler, events):

@@ -1,6 +1,7 @@
 """What a handler is given: its run, and a signal that tells it to stop."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -125,3 +126,13 @@ def _in_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _unlock() -> None:
+    """In a forked child: the lock may have been held by a thread that stayed in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock)

@@ -88,7 +88,7 @@ class Engine:
         return await asyncio.shield(claim)
 
     async def stop(self, grace_ms: float) -> list[Call]:
-        """Claim no more and drain; gives the handlers that still execute. A second call hurries the first, and does not wait.
+        """Claim no more and drain; gives the handlers that still execute. A second call hurries the first.
 
         What is still executing keeps its lease, and is waited for by ``close``.
         """
@@ -108,6 +108,10 @@ class Engine:
                 call.stop("stop", cancel=True)
             await self._drained(_SETTLE_MS)
         return self._executor.executing()
+
+    def is_drained(self) -> bool:
+        """Whether no work is under way."""
+        return self._instance.is_drained()
 
     async def close(self) -> None:
         """Wait for what outlived ``stop``, then leave the backend."""

@@ -123,9 +123,9 @@ class LoopThread:
 class EngineThread:
     """An engine with its loop on a daemon thread: a process may end while a handler outlives ``stop``.
 
-    ``started`` is set when it has; its exception is why it has not, and then nothing of it is left. ``stopped`` gives
-    the handlers that outlived the stop, or the error that ended it; ``closed`` comes when they have ended too and the
-    store is left.
+    ``started`` is set when it has; its exception is why it has not, and then nothing of it is left. ``stopped`` says
+    whether nothing outlived the stop, or which error ended it; ``closed`` comes when all has ended and the store is
+    left.
     """
 
     def __init__(
@@ -144,8 +144,9 @@ class EngineThread:
         self._stop_asked = asyncio.Event()
         self._main_task: asyncio.Task[None] | None = None
         self._stopped_early = False
+        self._because: Exception | None = None
         self.started: Future[None] = Future()
-        self.stopped: Future[list[Call]] = Future()
+        self.stopped: Future[bool] = Future()
         self.closed: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name="tenure-engine", daemon=True)
@@ -176,9 +177,12 @@ class EngineThread:
             raise EngineEnded("the scheduler does not run any more")
         return answer
 
-    def stop(self, grace_ms: float) -> None:
-        """Ask it to stop, also while it starts, and in a signal's handler; a second time, to hurry."""
-        self._post(self._stop, grace_ms)
+    def stop(self, grace_ms: float, because: Exception | None = None) -> None:
+        """Ask it to stop, also while it starts, and in a signal's handler; a second time, to hurry.
+
+        ``because`` is raised where ``stopped`` is waited for.
+        """
+        self._post(self._stop, grace_ms, because)
 
     def executes(self, call: Call) -> bool:
         """Whether the handler is one of this engine's."""
@@ -201,14 +205,14 @@ class EngineThread:
             raise
 
     def wait_stopped(self) -> None:
-        """Block until it has stopped, and left the store unless a handler outlives that."""
-        if not self.stopped.result():
+        """Block until it has stopped, and left the store unless something outlives the stop."""
+        if self.stopped.result():
             self.closed.result()
             self._thread.join()
 
     async def stopped_async(self) -> None:
         """Do what ``wait_stopped`` does, in an event loop."""
-        if not await outcome(self.stopped):
+        if await outcome(self.stopped):
             await outcome(self.closed)
             self._thread.join()  # for an instant
 
@@ -243,7 +247,7 @@ class EngineThread:
         self._on_stopped(self, [])
         if self._stopped_early:
             self.started.set_exception(StoppedEarly("the scheduler was stopped while it started"))
-            self.stopped.set_result([])
+            self.stopped.set_result(True)
         elif error is not None:
             if self.started.done():
                 logger.error("the scheduler ended by an error", exc_info=error)
@@ -265,7 +269,10 @@ class EngineThread:
             await self._stop_asked.wait()
             executing = await self._stops[0]
             self._on_stopped(self, executing)
-            self.stopped.set_result(executing)
+            if self._because is None:
+                self.stopped.set_result(engine.is_drained())
+            else:
+                self.stopped.set_exception(self._because)
             if self._requests:
                 await asyncio.wait(self._requests)  # a claim on its way is given back, if it wins
             await engine.close()
@@ -280,7 +287,8 @@ class EngineThread:
             task.cancel()
         await asyncio.gather(*self._requests, *self._stops, return_exceptions=True)
 
-    def _stop(self, grace_ms: float) -> None:
+    def _stop(self, grace_ms: float, because: Exception | None) -> None:
+        self._because = self._because or because
         if self._engine is not None:
             self._stops.append(self._loop.create_task(self._engine.stop(grace_ms)))
             self._stop_asked.set()

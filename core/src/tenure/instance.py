@@ -57,6 +57,10 @@ class Instance:
         if not self._held:
             self._none_held.set()
 
+    def is_drained(self) -> bool:
+        """Whether all work has ended."""
+        return not (self._tasks or self._held)
+
     async def drained(self) -> None:
         """Wait until all work has ended, also what it starts in the meantime."""
         while self._tasks or self._held:

@@ -38,6 +38,10 @@ _THREAD_TIMEOUT_S = 5.0
 """How long a stop waits for listeners that are slow and tasks that heed no cancellation."""
 _EXIT_TIMEOUT_S = 2.0
 """How long the end of the process waits for schedulers that nobody stopped."""
+_LOOP_CLOSED = (
+    "the event loop that the async handlers run on was closed, so the scheduler stops; "
+    "use `async with scheduler:`, or `await scheduler.aclose()` before the loop ends"
+)
 _all: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
 _left_behind: list[EngineThread] = []
 """Engines of a parent process: kept, since what they hold would be torn down by whoever frees it."""
@@ -358,11 +362,8 @@ class Scheduler:
 
     def _loop_closed(self) -> None:
         if thread := self._thread:
-            logger.error(
-                "the event loop that the async handlers run on was closed, so the scheduler stops; "
-                "use `async with scheduler:`, or `await scheduler.aclose()` before the loop ends"
-            )
-            thread.stop(0)
+            logger.error(_LOOP_CLOSED)
+            thread.stop(0, SchedulerStateError(_LOOP_CLOSED))
 
     def _waits_for_caller(self, thread: EngineThread) -> bool:
         """Whether a handler or listener asks, which ends or goes on only after the answer."""
