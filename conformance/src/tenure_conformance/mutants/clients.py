@@ -618,7 +618,7 @@ stores(
 stores(
     "hints-of-other-namespaces",
     "A release in another namespace is hinted too.",
-    "hint-what namespace-only",
+    "namespace-only",
     (
         "            if key in wanted:\n                loop.call_soon_threadsafe(queue.put_nowait, wanted[key])\n",
         "            named = {name: job for (_, name), job in wanted.items()}\n"

@@ -162,9 +162,7 @@ class _JobsShareResults(MemoryBackend):
         return await super().results("job", limit=limit)
 
 
-@broken(
-    "namespaces-share-results", "Records of one job are shared by all namespaces.", "namespace-only results-one-record"
-)
+@broken("namespaces-share-results", "Records of one job are shared by all namespaces.", "namespace-only")
 class _NamespacesShareResults(MemoryBackend):
     def _shared(self, job: str) -> MemoryBackend:
         self._key(job)

@@ -121,7 +121,7 @@ broken(
 broken(
     "sqlite-active-of-all-namespaces",
     "`active` reads the jobs of every namespace.",
-    "namespace-only active-named",
+    "namespace-only",
     sql=(("    on known.namespace = :namespace and known.job in", "    on known.job in"),),
 )
 broken(
@@ -174,7 +174,7 @@ broken(
 broken(
     "sqlite-records-of-all-namespaces",
     "Records are read from every namespace.",
-    "namespace-only results-one-record",
+    "namespace-only",
     sql=(
         (
             "started_at, ended_at, error from tenure_results\nwhere namespace = :namespace and job = :job",

@@ -10,7 +10,17 @@ from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
 
-@rule("ACT-001", level="lease", spec=("active-all", "active-live", "recorded-times"))
+@rule(
+    "ACT-001",
+    level="lease",
+    spec=("active-all", "active-live", "recorded-times"),
+    catches=(
+        "active-in-the-order-asked",
+        "active-newest-first",
+        "active-started-with-the-slot",
+        "active-tells-seconds",
+    ),
+)
 async def active_tells_all(bench: Bench) -> None:
     """`active` gives each unfinished run with exactly what its win said, ordered by job and slot, to every client."""
     runs = []
@@ -29,7 +39,20 @@ async def active_tells_all(bench: Bench) -> None:
             assert shown == ActiveRun(*named)
 
 
-@rule("ACT-002", level="lease", spec=("active-all", "word-superseded"), pace="timed")
+@rule(
+    "ACT-002",
+    level="lease",
+    spec=("active-all", "word-superseded"),
+    pace="timed",
+    catches=(
+        "exhausted-stays-unfinished",
+        "supersedes-nothing",
+        "active-live-only",
+        "active-without-released",
+        "active-newest-first",
+        "active-with-ended",
+    ),
+)
 async def active_is_the_unfinished(bench: Bench) -> None:
     """`active` has the runs that are live, lapsed and released, and none that finished, was exhausted or superseded."""
     old = await bench.a.win(slot=SLOT)
@@ -50,7 +73,12 @@ async def active_is_the_unfinished(bench: Bench) -> None:
         assert shown == [(1, True, True), (3, False, False), (5, False, False)]
 
 
-@rule("ACT-003", level="lease", spec=("active-named", "result-now"))
+@rule(
+    "ACT-003",
+    level="lease",
+    spec=("active-named", "result-now"),
+    catches=("active-of-none-fails", "jobs-are-one"),
+)
 @answered("no runs")
 async def unknown_jobs_have_no_runs(bench: Bench) -> None:
     """`active` of unknown jobs, or of none, is empty and tells the store's clock all the same."""
@@ -62,7 +90,7 @@ async def unknown_jobs_have_no_runs(bench: Bench) -> None:
         assert held.started_at - bench.loose_ms <= active.now_ms < held.started_at + 600_000
 
 
-@rule("ACT-004", level="lease", spec="active-fresh")
+@rule("ACT-004", level="lease", spec="active-fresh", catches=("active-remembered", "active-stale"))
 async def active_sees_every_write(bench: Bench) -> None:
     """`active` shows each write as soon as it was answered, over another client too."""
     for turn in range(40):
@@ -77,7 +105,19 @@ async def active_sees_every_write(bench: Bench) -> None:
         assert await bench.look(by=one) == {}
 
 
-@rule("ACT-005", level="lease", spec=("active-all", "bounds-allow"), pace="heavy")
+@rule(
+    "ACT-005",
+    level="lease",
+    spec=("active-all", "bounds-allow"),
+    pace="heavy",
+    catches=(
+        "sqlite-active-page",
+        "active-first-page",
+        "prunes-live-runs",
+        "active-in-the-order-asked",
+        "active-newest-first",
+    ),
+)
 @answered("many runs")
 async def active_has_no_pages(bench: Bench) -> None:
     """`active` gives hundreds of runs of one job and of hundreds of jobs in one call, each once and in order."""
@@ -94,7 +134,19 @@ async def active_has_no_pages(bench: Bench) -> None:
     assert [run.job for run in (await bench.b.active(*reversed(jobs))).runs] == jobs
 
 
-@rule("ACT-006", level="lease", spec=("active-named", "names-exact", "namespace-only"))
+@rule(
+    "ACT-006",
+    level="lease",
+    spec=("active-named", "names-exact", "namespace-only"),
+    catches=(
+        "names-without-wildcards",
+        "sqlite-nocase",
+        "sqlite-trimmed",
+        "active-names-folded",
+        "names-padded",
+        "names-stripped",
+    ),
+)
 async def active_is_of_the_named(bench: Bench) -> None:
     """`active` gives no run of a job with a like name or of another namespace."""
     elsewhere = await bench.client("elsewhere", namespace=bench.namespace + "2")
@@ -108,7 +160,12 @@ async def active_is_of_the_named(bench: Bench) -> None:
     assert list(await bench.look("other", by=elsewhere)) == [("other", SLOT)]
 
 
-@rule("ACT-007", level="lease", spec=("active-all", "active-named"))
+@rule(
+    "ACT-007",
+    level="lease",
+    spec=("active-all", "active-named"),
+    catches=("active-repeats", "active-in-the-order-asked", "jobs-are-one"),
+)
 async def jobs_may_be_named_twice(bench: Bench) -> None:
     """`active` of a job that is named twice, among unknown ones, gives its runs once."""
     await bench.a.win(job="b")
@@ -117,7 +174,20 @@ async def jobs_may_be_named_twice(bench: Bench) -> None:
     assert [(run.job, run.slot) for run in active.runs] == [("a", SLOT + 1), ("b", SLOT)]
 
 
-@rule("ACT-008", level="lease", spec=("active-live", "word-live", "time-store-clock"), pace="timed")
+@rule(
+    "ACT-008",
+    level="lease",
+    spec=("active-live", "word-live", "time-store-clock"),
+    pace="timed",
+    catches=(
+        "expiry-inclusive",
+        "active-left-below-zero",
+        "active-tells-seconds",
+        "expiry-with-grace",
+        "now-of-entering",
+        "active-all-live",
+    ),
+)
 async def live_is_judged_by_now(bench: Bench) -> None:
     """In each answer of `active` a run is live if its `now_ms` is before the lease's end, with exactly that
     much left."""
@@ -138,7 +208,12 @@ async def live_is_judged_by_now(bench: Bench) -> None:
         await asyncio.sleep(0)
 
 
-@rule("ACT-009", level="lease", spec=("recorded-times", "active-all"))
+@rule(
+    "ACT-009",
+    level="lease",
+    spec=("recorded-times", "active-all"),
+    catches=("heartbeat-starts-anew", "started-with-the-run", "active-started-with-the-slot"),
+)
 async def started_at_is_the_win(bench: Bench) -> None:
     """`started_at` is `now_ms` of the attempt's win; repetitions and heartbeats leave it, a takeover sets it anew."""
     held = await bench.a.win()
@@ -154,7 +229,12 @@ async def started_at_is_the_win(bench: Bench) -> None:
     assert taken.started_at > held.started_at - bench.loose_ms
 
 
-@rule("ACT-010", level="lease", spec=("claim-writes", "active-live"))
+@rule(
+    "ACT-010",
+    level="lease",
+    spec=("claim-writes", "active-live"),
+    catches=("active-tells-seconds", "now-of-entering", "active-all-live", "sqlite-new-state-lost"),
+)
 async def active_changes_nothing(bench: Bench) -> None:
     """Asking `active` a hundred times renews no lease and changes nothing."""
     held = await bench.a.win()
@@ -166,7 +246,7 @@ async def active_changes_nothing(bench: Bench) -> None:
     assert bench.same_time((await bench.look())["job", SLOT][-1], held.expires_at)
 
 
-@rule("ACT-011", level="lease", spec=("active-fresh", "claim-atomic"))
+@rule("ACT-011", level="lease", spec=("active-fresh", "claim-atomic"), catches=("race-active",))
 async def active_is_whole(bench: Bench) -> None:
     """`active` asked amid writes shows each run whole: attempt, fence, holder and start of one and the same win."""
     wins: dict[int, Held] = {}
@@ -196,7 +276,9 @@ async def active_is_whole(bench: Bench) -> None:
         assert (shown.fence, shown.holder, shown.started_at) == (win.fence, win.claim.instance, win.started_at)
 
 
-@rule("ACT-012", level="lease", spec=("active-all", "active-named"))
+@rule(
+    "ACT-012", level="lease", spec=("active-all", "active-named"), catches=("active-in-the-order-asked", "jobs-are-one")
+)
 @answered("many jobs")
 async def many_jobs_may_be_named(bench: Bench) -> None:
     """`active` can be asked for thousands of jobs with long names in one call, of which few are known."""

@@ -7,7 +7,20 @@ from tenure_conformance.client import only, outcomes
 from tenure_conformance.rule import rule
 
 
-@rule("ATT-001", level="lease", spec=("claim-row-6", "claim-row-8", "word-attempt"), pace="timed")
+@rule(
+    "ATT-001",
+    level="lease",
+    spec=("claim-row-6", "claim-row-8", "word-attempt"),
+    pace="timed",
+    catches=(
+        "attempts-one-less",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "expired-forgotten",
+        "expiry-never",
+        "attempt-stuck",
+    ),
+)
 async def attempts_count_to_the_limit(bench: Bench) -> None:
     """Attempts 1, 2 and 3 are won as leases run out, and the next claim with a limit of three is `done` exhausted."""
     held = await bench.a.win(lease_ms=bench.short_ms, max_attempts=3)
@@ -20,7 +33,20 @@ async def attempts_count_to_the_limit(bench: Bench) -> None:
     assert (told.outcome, told.status, told.attempt) == ("done", "exhausted", 3)
 
 
-@rule("ATT-002", level="lease", spec=("claim-row-6", "previous-exhausted", "active-all"), pace="timed")
+@rule(
+    "ATT-002",
+    level="lease",
+    spec=("claim-row-6", "previous-exhausted", "active-all"),
+    pace="timed",
+    catches=(
+        "previous-of-exhausted-empty",
+        "previous-of-exhausted-once",
+        "exhausted-stays-unfinished",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "active-with-ended",
+    ),
+)
 async def exhausted_run_is_ended(bench: Bench) -> None:
     """An exhausted run leaves `active` and stays `done` exhausted for every claim, each told its last attempt again."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -38,7 +64,19 @@ async def exhausted_run_is_ended(bench: Bench) -> None:
             assert told.previous == first.previous
 
 
-@rule("ATT-003", level="lease", spec=("claim-writes", "claim-row-3", "claim-row-2", "claim-atomic"))
+@rule(
+    "ATT-003",
+    level="lease",
+    spec=("claim-writes", "claim-row-3", "claim-row-2", "claim-atomic"),
+    catches=(
+        "race-takeover",
+        "conflict-is-running",
+        "former-attempt-steals",
+        "same-token-new-attempt",
+        "race-claim",
+        "sqlite-no-transaction",
+    ),
+)
 async def only_wins_count(bench: Bench) -> None:
     """Losing and repeated claims use up no attempt, however many ask at once."""
     held = await bench.a.win(max_attempts=2)
@@ -53,7 +91,13 @@ async def only_wins_count(bench: Bench) -> None:
     assert {one.attempt for one in answers} == {2}
 
 
-@rule("ATT-004", level="lease", spec=("claim-once", "claim-row-6"), pace="timed")
+@rule(
+    "ATT-004",
+    level="lease",
+    spec=("claim-once", "claim-row-6"),
+    pace="timed",
+    catches=("exhausted-stays-unfinished", "attempts-one-more", "attempts-without-limit"),
+)
 async def at_most_once(bench: Bench) -> None:
     """With one attempt allowed a run whose lease ran out is never run again."""
     held = await bench.a.win(lease_ms=bench.short_ms, max_attempts=1)
@@ -64,7 +108,18 @@ async def at_most_once(bench: Bench) -> None:
     assert not await held.finish()
 
 
-@rule("ATT-005", level="lease", spec=("claim-own-rules", "claim-row-6"), pace="timed")
+@rule(
+    "ATT-005",
+    level="lease",
+    spec=("claim-own-rules", "claim-row-6"),
+    pace="timed",
+    catches=(
+        "attempts-equal-to-the-limit-only",
+        "exhausted-stays-unfinished",
+        "attempts-one-less",
+        "attempts-without-limit",
+    ),
+)
 async def smallest_limit_that_asks_decides(bench: Bench) -> None:
     """The claim's own limit decides, not the holder's: a larger one wins, a smaller one ends the run for all."""
     held = await bench.a.win(lease_ms=bench.short_ms, max_attempts=1)
@@ -76,7 +131,20 @@ async def smallest_limit_that_asks_decides(bench: Bench) -> None:
     assert (await bench.b.takeover(SLOT, after=2, max_attempts=50)).status == "exhausted"
 
 
-@rule("ATT-006", level="lease", spec=("claim-row-6", "claim-row-8"), pace="timed")
+@rule(
+    "ATT-006",
+    level="lease",
+    spec=("claim-row-6", "claim-row-8"),
+    pace="timed",
+    catches=(
+        "attempts-equal-to-the-limit-only",
+        "attempts-one-less",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "expired-forgotten",
+        "expiry-never",
+    ),
+)
 async def limit_is_exact(bench: Bench) -> None:
     """A run whose attempts are one below the limit is won, and one at the limit or above it is exhausted."""
     runs = {limit: await bench.a.win(job=f"limit {limit}", lease_ms=bench.short_ms) for limit in (1, 2, 3)}
@@ -93,7 +161,20 @@ async def limit_is_exact(bench: Bench) -> None:
         assert (told.outcome, told.attempt) == (("won", 3) if limit == 3 else ("done", 2)), f"limit {limit}: {told}"
 
 
-@rule("ATT-007", level="lease", spec=("claim-row-5", "claim-row-6", "claim-order"), pace="timed")
+@rule(
+    "ATT-007",
+    level="lease",
+    spec=("claim-row-5", "claim-row-6", "claim-order"),
+    pace="timed",
+    catches=(
+        "exhausted-before-after",
+        "after-at-least",
+        "after-at-most",
+        "after-told-as-live",
+        "after-believed",
+        "after-ignored",
+    ),
+)
 async def unknown_attempt_exhausts_nothing(bench: Bench) -> None:
     """A claim that does not know the last attempt is told it, and does not end the run as exhausted."""
     held = await bench.a.win(lease_ms=bench.short_ms, max_attempts=1)
@@ -105,7 +186,13 @@ async def unknown_attempt_exhausts_nothing(bench: Bench) -> None:
     assert await held.heartbeat()
 
 
-@rule("ATT-008", level="lease", spec=("claim-row-6", "claim-row-7", "claim-order"), pace="timed")
+@rule(
+    "ATT-008",
+    level="lease",
+    spec=("claim-row-6", "claim-row-7", "claim-order"),
+    pace="timed",
+    catches=("exhausted-after-overlap", "exhausted-stays-unfinished", "attempts-one-more", "attempts-without-limit"),
+)
 async def exhausted_before_overlap(bench: Bench) -> None:
     """A run that is used up is exhausted also while another run is in the way, which is not touched."""
     older = await bench.a.win(slot=SLOT, overlap="allow")
@@ -117,7 +204,19 @@ async def exhausted_before_overlap(bench: Bench) -> None:
     assert await older.heartbeat()
 
 
-@rule("ATT-009", level="lease", spec=("claim-row-6", "claim-row-9", "newer-counts-dropped"), pace="timed")
+@rule(
+    "ATT-009",
+    level="lease",
+    spec=("claim-row-6", "claim-row-9", "newer-counts-dropped"),
+    pace="timed",
+    catches=(
+        "overtaken-by-live-runs-only",
+        "older-slot-starts",
+        "exhausted-stays-unfinished",
+        "attempts-one-more",
+        "attempts-without-limit",
+    ),
+)
 async def exhausted_run_counts_as_started(bench: Bench) -> None:
     """An exhausted run is not in the way of newer slots, and is still newer than the older ones."""
     held = await bench.a.win(slot=SLOT + 1, lease_ms=bench.short_ms)
@@ -128,7 +227,19 @@ async def exhausted_run_counts_as_started(bench: Bench) -> None:
     assert newer.result.previous == ()
 
 
-@rule("ATT-010", level="lease", spec=("word-attempt", "claim-after", "limits-numbers"))
+@rule(
+    "ATT-010",
+    level="lease",
+    spec=("word-attempt", "claim-after", "limits-numbers"),
+    catches=(
+        "after-at-least",
+        "after-believed",
+        "after-ignored",
+        "asks-again-by-itself",
+        "attempt-stuck",
+        "attempt-is-text",
+    ),
+)
 async def attempts_grow_far(bench: Bench) -> None:
     """Attempts count on over dozens of releases, one by one, and large limits and numbers are no trouble."""
     for attempt in range(1, 41):

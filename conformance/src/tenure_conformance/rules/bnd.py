@@ -9,7 +9,19 @@ from tenure_conformance.rule import rule
 from tenure_conformance.situations import OVERLAPS
 
 
-@rule("BND-001", level="lease", spec=("bounds-skip", "finish-repeat"))
+@rule(
+    "BND-001",
+    level="lease",
+    spec=("bounds-skip", "finish-repeat"),
+    catches=(
+        "keeps-fifteen",
+        "keeps-the-oldest",
+        "finish-once-only",
+        "supersedes-ended-runs",
+        "done-is-success",
+        "done-forgotten",
+    ),
+)
 async def sixteen_ended_runs_are_kept(bench: Bench) -> None:
     """Under `skip` at least the sixteen newest ended runs are kept, with their status and their token."""
     runs = []
@@ -25,7 +37,19 @@ async def sixteen_ended_runs_are_kept(bench: Bench) -> None:
         assert await runs[number].finish("success", by=bench.b)
 
 
-@rule("BND-002", level="lease", spec=("bounds-floor", "claim-row-9", "bounds-skip", "word-floor"))
+@rule(
+    "BND-002",
+    level="lease",
+    spec=("bounds-floor", "claim-row-9", "bounds-skip", "word-floor"),
+    catches=(
+        "floor-exclusive",
+        "floor-forgotten-by-finish",
+        "floor-one-too-low",
+        "keeps-the-oldest",
+        "floor-ignored",
+        "floor-not-raised",
+    ),
+)
 async def dropped_runs_never_start(bench: Bench) -> None:
     """A run whose record was dropped is `done` for ever, under either overlap rule and in any mode, and so are
     older ones."""
@@ -40,7 +64,19 @@ async def dropped_runs_never_start(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT)).status == "superseded"
 
 
-@rule("BND-003", level="lease", spec=("bounds-allow", "finish-repeat"))
+@rule(
+    "BND-003",
+    level="lease",
+    spec=("bounds-allow", "finish-repeat"),
+    catches=(
+        "keeps-one-less-under-allow",
+        "keeps-too-few-under-allow",
+        "keeps-the-oldest",
+        "supersedes-ended-runs",
+        "done-is-success",
+        "done-forgotten",
+    ),
+)
 async def ended_runs_are_kept_under_allow(bench: Bench) -> None:
     """Under `allow` the 128 newest ended runs are kept, with their status, by slot and not by when they ended."""
     count = 140
@@ -58,7 +94,21 @@ async def ended_runs_are_kept_under_allow(bench: Bench) -> None:
     assert await last.heartbeat()
 
 
-@rule("BND-004", level="lease", spec=("bounds-allow", "bounds-allow-excess", "previous-superseded"), pace="heavy")
+@rule(
+    "BND-004",
+    level="lease",
+    spec=("bounds-allow", "bounds-allow-excess", "previous-superseded"),
+    pace="heavy",
+    catches=(
+        "keeps-all-unfinished",
+        "keeps-one-unfinished-less",
+        "supersedes-instead-of-the-live",
+        "supersedes-the-live-excess",
+        "active-first-page",
+        "prunes-live-runs",
+        "previous-empty",
+    ),
+)
 @answered("many runs")
 async def unfinished_runs_are_bounded(bench: Bench) -> None:
     """Under `allow` a thousand unfinished runs are kept; older ones that are over are superseded at the next win."""
@@ -90,7 +140,12 @@ async def unfinished_runs_are_bounded(bench: Bench) -> None:
     assert (told.outcome, told.status) == ("done", "superseded")
 
 
-@rule("BND-005", level="lease", spec=("bounds-floor", "bounds-never-dropped", "claim-row-9"))
+@rule(
+    "BND-005",
+    level="lease",
+    spec=("bounds-floor", "bounds-never-dropped", "claim-row-9"),
+    catches=("floor-ignored", "floor-not-raised", "older-slot-superseded-under-allow"),
+)
 async def floor_never_goes_down(bench: Bench) -> None:
     """Slots at or below a dropped run can never start, under `allow` too, however many runs end after it."""
     for number in range(150):
@@ -104,7 +159,12 @@ async def floor_never_goes_down(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT + 1_500, overlap="allow")).outcome == "won"
 
 
-@rule("BND-009", level="lease", spec=("bounds-floor", "bounds-never-dropped"))
+@rule(
+    "BND-009",
+    level="lease",
+    spec=("bounds-floor", "bounds-never-dropped"),
+    catches=("floor-goes-down", "floor-forgotten-by-finish", "floor-ignored", "floor-not-raised"),
+)
 async def late_end_does_not_lower_the_floor(bench: Bench) -> None:
     """An old run that ends and is dropped last lets no slot start that was dropped before it."""
     old = await bench.a.win(slot=SLOT, overlap="allow")
@@ -119,7 +179,12 @@ async def late_end_does_not_lower_the_floor(bench: Bench) -> None:
             assert (await client.ask(slot=SLOT + number * 10, overlap="allow")).outcome == "done", number
 
 
-@rule("BND-006", level="lease", spec=("bounds-skip", "claim-supersedes", "bounds-allow"))
+@rule(
+    "BND-006",
+    level="lease",
+    spec=("bounds-skip", "claim-supersedes", "bounds-allow"),
+    catches=("supersedes-under-allow",),
+)
 async def unfinished_runs_are_not_dropped(bench: Bench) -> None:
     """Under `allow` an unfinished run is kept and can be taken, however many newer runs end."""
     old = await bench.a.win(slot=SLOT, overlap="allow")
@@ -133,7 +198,12 @@ async def unfinished_runs_are_not_dropped(bench: Bench) -> None:
     assert (await bench.b.win(slot=SLOT, after=1, overlap="allow")).attempt == 2
 
 
-@rule("BND-007", level="lease", spec=("bounds-skip", "claim-row-1", "newer-counts-dropped"))
+@rule(
+    "BND-007",
+    level="lease",
+    spec=("bounds-skip", "claim-row-1", "newer-counts-dropped"),
+    catches=("overtaken-by-live-runs-only", "finish-deletes", "always-won"),
+)
 async def old_slots_stay_superseded(bench: Bench) -> None:
     """Under `skip` slots that never started stay superseded when the newer runs that replaced them were dropped."""
     for number in range(60):
@@ -144,7 +214,19 @@ async def old_slots_stay_superseded(bench: Bench) -> None:
         assert (told.outcome, told.status) == ("done", "superseded"), number
 
 
-@rule("BND-008", level="lease", spec=("bounds-floor", "claim-row-14", "bounds-allow"))
+@rule(
+    "BND-008",
+    level="lease",
+    spec=("bounds-floor", "claim-row-14", "bounds-allow"),
+    catches=(
+        "floor-too-high",
+        "floor-of-the-namespace",
+        "keeps-one-less-under-allow",
+        "keeps-too-few-under-allow",
+        "overlap-always",
+        "error-is-running",
+    ),
+)
 async def floor_is_not_too_high(bench: Bench) -> None:
     """A slot above every run that may have been dropped can start under `allow`, also between kept ones."""
     for overlap, kept in zip(OVERLAPS, (16, 128), strict=True):
@@ -158,7 +240,12 @@ async def floor_is_not_too_high(bench: Bench) -> None:
             assert (between.attempt, between.result.previous) == (1, ())
 
 
-@rule("BND-010", level="lease", spec=("bounds-floor", "claim-supersedes", "word-floor", "word-fence"))
+@rule(
+    "BND-010",
+    level="lease",
+    spec=("bounds-floor", "claim-supersedes", "word-floor", "word-fence"),
+    catches=("floor-of-the-namespace",),
+)
 async def jobs_are_bounded_apart(bench: Bench) -> None:
     """Newer, superseding and dropped runs of one job leave every other job's runs and floor as they were."""
     lost = await bench.a.win(job="other", slot=SLOT)
@@ -176,7 +263,18 @@ async def jobs_are_bounded_apart(bench: Bench) -> None:
     assert (taken.attempt, [one.slot for one in taken.result.previous]) == (2, [SLOT])
 
 
-@rule("BND-011", level="lease", spec=("bounds-floor", "bounds-never-dropped", "calls-guarded"))
+@rule(
+    "BND-011",
+    level="lease",
+    spec=("bounds-floor", "bounds-never-dropped", "calls-guarded"),
+    catches=(
+        "floor-forgotten-by-heartbeats",
+        "floor-ignored",
+        "floor-not-raised",
+        "race-finish",
+        "answers-are-numbers",
+    ),
+)
 async def no_call_lowers_the_floor(bench: Bench) -> None:
     """Heartbeat, repeated claim, release, takeover and finish leave the floor of their job where it was."""
     live = await bench.a.win(slot=SLOT + 9_000, overlap="allow")
@@ -213,7 +311,12 @@ async def _assert_dropped(bench: Bench, what: str) -> None:
         assert (told.outcome, told.status) == ("done", "superseded"), f"after {what}: {told}"
 
 
-@rule("BND-012", level="lease", spec=("bounds-allow", "bounds-floor", "word-floor"))
+@rule(
+    "BND-012",
+    level="lease",
+    spec=("bounds-allow", "bounds-floor", "word-floor"),
+    catches=("keeps-the-oldest", "floor-ignored", "floor-not-raised"),
+)
 async def ended_runs_are_forgotten(bench: Bench) -> None:
     """Ended runs do not pile up under `allow`: of three hundred the oldest are known no more, nor are their tokens."""
     runs = await _end(bench, [SLOT + number for number in range(300)])

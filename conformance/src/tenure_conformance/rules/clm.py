@@ -36,7 +36,12 @@ FIELDS = {
 }
 
 
-@rule("CLM-001", level="lease", spec=("claim-row-14", "word-attempt"))
+@rule(
+    "CLM-001",
+    level="lease",
+    spec=("claim-row-14", "word-attempt"),
+    catches=("lease-from-the-slot", "attempt-is-text", "always-running"),
+)
 async def first_claim_wins(bench: Bench) -> None:
     """The first claim of an unknown run is won with attempt 1, and every client sees it held."""
     held = await bench.a.win(lease_ms=LONG_MS)
@@ -49,7 +54,19 @@ async def first_claim_wins(bench: Bench) -> None:
     assert list(await bench.look()) == [("job", SLOT)]
 
 
-@rule("CLM-002", level="lease", spec=("claim-row-3", "result-running", "time-instance-wrong"))
+@rule(
+    "CLM-002",
+    level="lease",
+    spec=("claim-row-3", "result-running", "time-instance-wrong"),
+    catches=(
+        "manual-steals",
+        "probe-becomes-the-holder",
+        "former-attempt-steals",
+        "takeover-steals",
+        "running-hides-the-holder",
+        "running-tells-the-next-attempt",
+    ),
+)
 async def live_lease_is_running(bench: Bench) -> None:
     """Another token, in any mode and with any `after`, is told `running` while the lease is live, and nothing
     changes."""
@@ -65,7 +82,19 @@ async def live_lease_is_running(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("CLM-003", level="lease", spec=("claim-row-1", "result-done"))
+@rule(
+    "CLM-003",
+    level="lease",
+    spec=("claim-row-1", "result-done"),
+    catches=(
+        "done-reclaimed-by-takeover",
+        "previous-of-all-ends",
+        "done-without-attempt",
+        "done-is-success",
+        "done-forgotten",
+        "finish-deletes",
+    ),
+)
 async def ended_run_is_done(bench: Bench) -> None:
     """After finish every claim is `done` with the status and attempt of the end: any token, mode, overlap and
     `after`."""
@@ -81,7 +110,13 @@ async def ended_run_is_done(bench: Bench) -> None:
                         assert told.previous == ()
 
 
-@rule("CLM-004", level="lease", spec=("claim-row-1", "word-live"), pace="timed")
+@rule(
+    "CLM-004",
+    level="lease",
+    spec=("claim-row-1", "word-live"),
+    pace="timed",
+    catches=("done-reclaimed-by-takeover", "done-is-success", "done-forgotten", "finish-deletes", "always-won"),
+)
 async def done_is_permanent(bench: Bench) -> None:
     """A finished run stays `done` when the lease that it had would be over."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -94,7 +129,19 @@ async def done_is_permanent(bench: Bench) -> None:
     assert await bench.look() == {}
 
 
-@rule("CLM-005", level="lease", spec=("claim-writes", "claim-row-3", "claim-row-12", "claim-row-13"))
+@rule(
+    "CLM-005",
+    level="lease",
+    spec=("claim-writes", "claim-row-3", "claim-row-12", "claim-row-13"),
+    catches=(
+        "late-after-overlap",
+        "late-is-recorded",
+        "probe-becomes-the-holder",
+        "late-never",
+        "overlap-never",
+        "overlap-of-newer-runs-only",
+    ),
+)
 async def losing_claims_write_nothing(bench: Bench) -> None:
     """Claims that are not won, fifty of each outcome that can be had at once, leave runs, leases and history as
     they were."""
@@ -123,7 +170,19 @@ async def losing_claims_write_nothing(bench: Bench) -> None:
     assert (told.outcome, told.attempt) == ("won", 2)
 
 
-@rule("CLM-006", level="lease", spec=("claim-row-2", "previous-repeat", "errors-repeat"))
+@rule(
+    "CLM-006",
+    level="lease",
+    spec=("claim-row-2", "previous-repeat", "errors-repeat"),
+    catches=(
+        "previous-once",
+        "same-token-keeps-the-old-end",
+        "same-token-keeps-the-old-length",
+        "fence-again-for-the-same-token",
+        "same-token-new-attempt",
+        "same-token-running",
+    ),
+)
 async def same_token_wins_again(bench: Bench) -> None:
     """The holder's token wins again with the same attempt, fence and `previous`, and the lease of the new claim."""
     first = await bench.a.win(lease_ms=LONG_MS)
@@ -146,7 +205,18 @@ async def same_token_wins_again(bench: Bench) -> None:
             assert bench.granted(lease_ms) - 60_000 < shown.lease_left_ms <= bench.granted(lease_ms) + bench.loose_ms
 
 
-@rule("CLM-007", level="lease", spec=("claim-row-2", "claim-row-4", "claim-row-7"), pace="timed")
+@rule(
+    "CLM-007",
+    level="lease",
+    spec=("claim-row-2", "claim-row-4", "claim-row-7"),
+    pace="timed",
+    catches=(
+        "lapsed-holder-is-running",
+        "fence-again-for-the-same-token",
+        "same-token-new-attempt",
+        "same-token-running",
+    ),
+)
 async def lapsed_holder_wins_again(bench: Bench) -> None:
     """The holder's token wins again after its lease ran out if nobody took the run, whatever its `after` and
     `max_attempts`."""
@@ -160,7 +230,18 @@ async def lapsed_holder_wins_again(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("CLM-008", level="lease", spec=("word-run", "claim-own-rules"))
+@rule(
+    "CLM-008",
+    level="lease",
+    spec=("word-run", "claim-own-rules"),
+    catches=(
+        "finish-of-all-runs",
+        "release-of-all-runs",
+        "supersedes-under-allow",
+        "overlap-always",
+        "slot-in-seconds",
+    ),
+)
 async def runs_are_independent(bench: Bench) -> None:
     """Runs of one job under `allow` have attempts, holders and ends of their own, also when one token holds
     them all."""
@@ -181,6 +262,15 @@ async def runs_are_independent(bench: Bench) -> None:
     "CLM-009",
     level="lease",
     spec=("result-now", "result-won", "result-running", "result-overlap", "result-late", "result-done"),
+    catches=(
+        "slot-is-a-float",
+        "late-tells-an-attempt",
+        "loser-told-a-fence",
+        "now-is-a-float",
+        "previous-of-all-ends",
+        "done-without-attempt",
+        "fields-of-other-outcomes",
+    ),
 )
 async def answers_have_their_fields(bench: Bench) -> None:
     """Each outcome carries the fields that the protocol names for it, as integers and strings, and no others."""
@@ -207,7 +297,21 @@ def _assert_fields(answer: ClaimResult, expected: set[str]) -> None:
         assert type(values[name]) is (str if name in ("holder", "status") else int), f"{name} of {answer}"
 
 
-@rule("CLM-010", level="lease", spec=("claim-now", "result-now", "time-store-clock"), pace="timed")
+@rule(
+    "CLM-010",
+    level="lease",
+    spec=("claim-now", "result-now", "time-store-clock"),
+    pace="timed",
+    catches=(
+        "clock-too-fast",
+        "clock-goes-back",
+        "sqlite-two-clocks",
+        "now-of-entering",
+        "now-of-the-client",
+        "clock-of-the-client",
+        "now-in-seconds",
+    ),
+)
 async def now_is_one_clock(bench: Bench) -> None:
     """`now_ms` is one clock, the store's, for all clients and calls: it goes on as fast as time does and not back."""
     loose_ms = bench.loose_ms + 2 * TICK_MS
@@ -227,7 +331,19 @@ async def now_is_one_clock(bench: Bench) -> None:
     assert (before - earliest) * (1 - RATE) - loose_ms <= last - first <= (end - begin) * (1 + RATE) + loose_ms
 
 
-@rule("CLM-011", level="lease", spec=("claim-after", "claim-row-5", "claim-row-8"))
+@rule(
+    "CLM-011",
+    level="lease",
+    spec=("claim-after", "claim-row-5", "claim-row-8"),
+    catches=(
+        "after-at-least",
+        "after-at-most",
+        "after-told-as-live",
+        "after-believed",
+        "after-ignored",
+        "asks-again-by-itself",
+    ),
+)
 async def win_is_after_plus_one(bench: Bench) -> None:
     """A takeover is won as attempt `after` + 1 or not at all, over seven released attempts."""
     for attempt in range(1, 8):
@@ -240,7 +356,9 @@ async def win_is_after_plus_one(bench: Bench) -> None:
         assert await held.release()
 
 
-@rule("CLM-012", level="lease", spec=("claim-row-10", "claim-after", "claim-writes"))
+@rule(
+    "CLM-012", level="lease", spec=("claim-row-10", "claim-after", "claim-writes"), catches=("attempt-of-the-sender",)
+)
 async def unknown_run_has_no_attempt(bench: Bench) -> None:
     """A claim that names an attempt of an unknown run is `none` in every mode, and creates nothing."""
     async with bench.unchanged():
@@ -251,7 +369,19 @@ async def unknown_run_has_no_attempt(bench: Bench) -> None:
     assert (await bench.a.win()).attempt == 1
 
 
-@rule("CLM-013", level="lease", spec=("claim-row-1", "claim-row-9", "word-superseded"))
+@rule(
+    "CLM-013",
+    level="lease",
+    spec=("claim-row-1", "claim-row-9", "word-superseded"),
+    catches=(
+        "superseded-is-deleted",
+        "superseded-is-failed",
+        "supersedes-nothing",
+        "done-is-success",
+        "done-forgotten",
+        "always-won",
+    ),
+)
 async def superseded_run_is_done(bench: Bench) -> None:
     """A superseded run is `done` superseded with its attempt for every claim, also under `allow` and with its
     own token."""
@@ -334,6 +464,105 @@ CLM-113 claim-row-13 A run without a record is told `overlap` under `skip` while
 CLM-114 claim-row-14 A run without a record, due, not late and with nothing in its way is won as attempt 1.
 """
 
+_ROW_CATCHES: dict[int, tuple[str, ...]] = {
+    1: (
+        "supersedes-ended-runs",
+        "done-forgotten",
+        "finish-deletes",
+        "always-won",
+    ),
+    2: (
+        "now-of-the-win",
+        "lapsed-holder-is-running",
+        "same-token-keeps-the-old-end",
+        "same-token-keeps-the-old-length",
+        "fence-again-for-the-same-token",
+        "same-token-new-attempt",
+    ),
+    3: (
+        "manual-steals",
+        "probe-becomes-the-holder",
+        "former-attempt-steals",
+        "probe-extends-lease",
+        "takeover-steals",
+        "running-tells-the-next-attempt",
+    ),
+    4: (
+        "exhausted-before-overtaken",
+        "lapsed-holder-beside-a-newer",
+        "overtaken-run-is-taken",
+        "overtaken-by-ended-runs-only",
+        "overtaken-by-live-runs-only",
+        "overtaken-under-allow",
+    ),
+    5: (
+        "exhausted-before-after",
+        "after-at-least",
+        "after-at-most",
+        "after-told-as-live",
+        "after-believed",
+        "after-ignored",
+    ),
+    6: (
+        "exhausted-after-overlap",
+        "attempts-equal-to-the-limit-only",
+        "release-gives-all-back",
+        "exhausted-stays-unfinished",
+        "attempts-one-more",
+        "attempts-without-limit",
+    ),
+    7: (
+        "overlap-attempt-missing",
+        "takeover-never-waits",
+        "lapsed-holder-beside-a-live",
+        "overlap-never",
+        "overlap-of-newer-runs-only",
+    ),
+    8: (
+        "takeover-late",
+        "holder-of-the-first-attempt",
+        "lost-always-released",
+        "attempts-one-less",
+        "probe-extends-lease",
+        "overlap-of-released-runs",
+    ),
+    9: (
+        "overtaken-by-ended-runs-only",
+        "overtaken-by-live-runs-only",
+        "older-slot-starts",
+        "older-slot-superseded-under-allow",
+    ),
+    10: (
+        "attempt-of-the-sender",
+        "takeover-of-nothing-is-late",
+        "takeover-creates",
+    ),
+    11: (
+        "early-never",
+        "wait-in-seconds",
+    ),
+    12: (
+        "late-after-overlap",
+        "late-is-recorded",
+        "late-zero-is-no-limit",
+        "late-never",
+    ),
+    13: (
+        "overlap-never",
+        "overlap-of-newer-runs-only",
+        "overlap-of-any-job",
+        "always-won",
+    ),
+    14: (
+        "probe-extends-lease",
+        "overlap-always",
+        "lease-from-the-slot",
+        "error-is-running",
+        "sqlite-new-state-lost",
+        "always-running",
+    ),
+}
+
 
 def _register_row(rule_id: str, anchor: str, sentence: str) -> None:
     row = int(rule_id[-2:])
@@ -344,7 +573,7 @@ def _register_row(rule_id: str, anchor: str, sentence: str) -> None:
     situations_of_row.__doc__ = sentence
     situations_of_row.__name__ = f"row_{row}"
     spec = (anchor, "claim-order", *(("claim-writes",) if row in (2, 6, 8, 14) else ()))
-    rule(rule_id, level="lease", spec=spec)(situations_of_row)
+    rule(rule_id, level="lease", spec=spec, catches=_ROW_CATCHES[row])(situations_of_row)
 
 
 for _line in _ROW_RULES.strip().splitlines():

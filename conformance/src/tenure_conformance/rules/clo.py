@@ -15,7 +15,12 @@ from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, unstarte
 from tenure_conformance.rule import rule
 
 
-@rule("CLO-001", level="claim-only", spec=("claim-only-once", "claim-only-repeat"))
+@rule(
+    "CLO-001",
+    level="claim-only",
+    spec=("claim-only-once", "claim-only-repeat"),
+    catches=("once-given-twice", "once-answers-numbers"),
+)
 async def run_is_given_once(bench: Bench) -> None:
     """A run's first claim is `True`, and every other token's is `False`, over every client and for ever."""
     assert await bench.a.once(SLOT, "first")
@@ -25,7 +30,12 @@ async def run_is_given_once(bench: Bench) -> None:
             assert not await client.once(SLOT, new_token())
 
 
-@rule("CLO-002", level="claim-only", spec=("claim-only-repeat", "errors-repeat"))
+@rule(
+    "CLO-002",
+    level="claim-only",
+    spec=("claim-only-repeat", "errors-repeat"),
+    catches=("once-last-token", "once-not-repeated", "once-answers-numbers"),
+)
 async def same_token_is_true_again(bench: Bench) -> None:
     """The winner's token gets `True` again, over every client and also after others lost; the losers' stay `False`."""
     assert await bench.a.once(SLOT, "first")
@@ -35,7 +45,19 @@ async def same_token_is_true_again(bench: Bench) -> None:
             assert await client.once(SLOT, "first")
 
 
-@rule("CLO-003", level="claim-only", spec=("claim-only-once", "claim-atomic"))
+@rule(
+    "CLO-003",
+    level="claim-only",
+    spec=("claim-only-once", "claim-atomic"),
+    catches=(
+        "once-race",
+        "once-slot-ignored",
+        "once-slot-in-seconds",
+        "once-last-token",
+        "once-given-twice",
+        "once-answers-numbers",
+    ),
+)
 async def one_of_many_wins(bench: Bench) -> None:
     """Of many clients that claim a run at once exactly one gets it, again and again, and it alone is the winner
     after."""
@@ -49,7 +71,19 @@ async def one_of_many_wins(bench: Bench) -> None:
         assert again == won
 
 
-@rule("CLO-004", level="claim-only", spec=("word-run", "claim-only-once", "namespace-only"))
+@rule(
+    "CLO-004",
+    level="claim-only",
+    spec=("word-run", "claim-only-once", "namespace-only"),
+    catches=(
+        "once-job-ignored",
+        "once-slot-ignored",
+        "once-slot-in-seconds",
+        "once-namespace-ignored",
+        "once-given-twice",
+        "once-answers-numbers",
+    ),
+)
 async def runs_are_apart(bench: Bench) -> None:
     """Each slot, job and namespace has runs of its own; slots one millisecond apart are different."""
     other = await bench.client("other", namespace=bench.namespace + "-b")
@@ -74,7 +108,12 @@ async def runs_are_apart(bench: Bench) -> None:
     assert not await bench.b.once(SLOT, "x")
 
 
-@rule("CLO-005", level="claim-only", spec=("names-exact", "limits-name"))
+@rule(
+    "CLO-005",
+    level="claim-only",
+    spec=("names-exact", "limits-name"),
+    catches=("once-names-cut", "once-job-ignored", "once-names-folded", "once-names-normalized"),
+)
 @answered("a possible name")
 async def names_are_exact(bench: Bench) -> None:
     """Names are compared exactly: case, spaces, Unicode forms, separators, pattern signs and the last of 200
@@ -120,7 +159,12 @@ async def names_are_exact(bench: Bench) -> None:
         assert not await bench.b.once(SLOT, "other", job=name), name
 
 
-@rule("CLO-006", level="claim-only", spec=("names-exact", "limits-token"))
+@rule(
+    "CLO-006",
+    level="claim-only",
+    spec=("names-exact", "limits-token"),
+    catches=("once-tokens-cut", "once-tokens-folded"),
+)
 @answered("a possible token")
 async def tokens_are_exact(bench: Bench) -> None:
     """Tokens of 1 to 64 printable ASCII characters work and are compared to the last one."""
@@ -132,7 +176,12 @@ async def tokens_are_exact(bench: Bench) -> None:
             assert await bench.b.once(SLOT + number, other) == (other == token), f"{other!r} on {token!r}"
 
 
-@rule("CLO-007", level="claim-only", spec=("limits-before-send", "limits-slot", "limits-name", "limits-token"))
+@rule(
+    "CLO-007",
+    level="claim-only",
+    spec=("limits-before-send", "limits-slot", "limits-name", "limits-token"),
+    catches=("once-unchecked",),
+)
 async def impossible_claims_are_refused(bench: Bench) -> None:
     """A name, slot or token beyond the limits is InvalidClaim, and gives no run away."""
     impossible: list[tuple[Any, Any, Any]] = [
@@ -146,7 +195,12 @@ async def impossible_claims_are_refused(bench: Bench) -> None:
     assert await bench.b.once(SLOT, "t")
 
 
-@rule("CLO-008", level="claim-only", spec=("results-one-record", "result-statuses", "limits-error-text"))
+@rule(
+    "CLO-008",
+    level="claim-only",
+    spec=("results-one-record", "result-statuses", "limits-error-text"),
+    catches=("once-record-takes-the-run", "once-forgets-with-a-record", "once-long-errors-refused"),
+)
 @answered("saving records")
 async def records_are_taken(bench: Bench) -> None:
     """Records of every status, with any text, are taken, also twice and for runs that nobody claimed, and give
@@ -162,7 +216,7 @@ async def records_are_taken(bench: Bench) -> None:
     assert not await bench.b.once(SLOT, "x")
 
 
-@rule("CLO-009", level="claim-only", spec="backend-level")
+@rule("CLO-009", level="claim-only", spec="backend-level", catches=("once-with-heartbeat",))
 async def it_knows_no_leases(bench: Bench) -> None:
     """A claim-only backend has `claim` and `save_result`, and no `heartbeat`, by which a lease backend is known."""
     for client in (bench.a, bench.b):
@@ -171,7 +225,7 @@ async def it_knows_no_leases(bench: Bench) -> None:
         assert callable(client.backend.save_result)
 
 
-@rule("CLO-010", level="claim-only", spec=("errors-closed", "enter-prepares"))
+@rule("CLO-010", level="claim-only", spec=("errors-closed", "enter-prepares"), catches=("once-works-when-left",))
 async def left_backend_is_closed(bench: Bench) -> None:
     """After leaving, and before entering, calls raise BackendClosed; what was won stays won."""
     async with bench.visitor("guest") as guest:
@@ -191,7 +245,12 @@ async def left_backend_is_closed(bench: Bench) -> None:
     assert not await bench.b.once(SLOT, "x")
 
 
-@rule("CLO-011", level="claim-only", spec=("errors-cancel", "errors-repeat"))
+@rule(
+    "CLO-011",
+    level="claim-only",
+    spec=("errors-cancel", "errors-repeat"),
+    catches=("once-cancelled-is-lost", "once-race-with-itself", "once-not-repeated"),
+)
 @answered("around a cancelled claim")
 async def cancelled_claim(bench: Bench) -> None:
     """A claim that is cancelled at any moment was made or was not: its token gets the run, and another then
@@ -211,7 +270,19 @@ async def cancelled_claim(bench: Bench) -> None:
         assert not await bench.b.once(SLOT + moment, "x")
 
 
-@rule("CLO-012", level="claim-only", spec=("claim-only-once", "bounds-never-dropped"))
+@rule(
+    "CLO-012",
+    level="claim-only",
+    spec=("claim-only-once", "bounds-never-dropped"),
+    catches=(
+        "once-forgets-the-old",
+        "once-forgets-with-a-record",
+        "once-slot-ignored",
+        "once-slot-in-seconds",
+        "once-last-token",
+        "once-given-twice",
+    ),
+)
 async def old_runs_are_not_given_again(bench: Bench) -> None:
     """A run that was given is not given again after hundreds of newer ones, and records, of its job."""
     count = min(bench.target.limits.runs, 300)
@@ -224,7 +295,12 @@ async def old_runs_are_not_given_again(bench: Bench) -> None:
     assert await bench.b.once(SLOT, "t0")
 
 
-@rule("CLO-013", level="claim-only", spec=("enter-prepares", "enter-concurrent", "claim-only-once"))
+@rule(
+    "CLO-013",
+    level="claim-only",
+    spec=("enter-prepares", "enter-concurrent", "claim-only-once"),
+    catches=("once-entering-at-once-fails", "once-race", "once-given-twice", "once-answers-numbers"),
+)
 @answered("entering at once")
 async def entering_at_once(bench: Bench) -> None:
     """Many objects that enter a fresh namespace at once all succeed, and one of them gets a run."""
@@ -235,7 +311,12 @@ async def entering_at_once(bench: Bench) -> None:
         assert won.count(True) == 1, won
 
 
-@rule("CLO-014", level="claim-only", spec=("claim-only-repeat", "errors-repeat", "claim-atomic"))
+@rule(
+    "CLO-014",
+    level="claim-only",
+    spec=("claim-only-repeat", "errors-repeat", "claim-atomic"),
+    catches=("once-race-with-itself", "once-not-repeated", "once-given-twice", "once-answers-numbers"),
+)
 async def claim_sent_at_once(bench: Bench) -> None:
     """A claim that arrives several times at once, over several clients, is `True` each time."""
     clients = await bench.clients(8)
@@ -244,7 +325,18 @@ async def claim_sent_at_once(bench: Bench) -> None:
         assert not await bench.b.once(SLOT + turn, "x")
 
 
-@rule("CLO-015", level="claim-only", spec=("namespace-only", "names-exact"))
+@rule(
+    "CLO-015",
+    level="claim-only",
+    spec=("namespace-only", "names-exact"),
+    catches=(
+        "once-names-as-files",
+        "once-names-joined",
+        "once-names-folded",
+        "once-names-normalized",
+        "once-namespace-ignored",
+    ),
+)
 async def namespaces_are_exact(bench: Bench) -> None:
     """Namespaces that differ in case, a space, Unicode form or a separator are different, and do not join with
     names."""
@@ -261,7 +353,13 @@ async def namespaces_are_exact(bench: Bench) -> None:
     assert await bench.a.once(SLOT, "t", job="y")
 
 
-@rule("CLO-016", level="durable", base="claim-only", spec=("capabilities-durable", "claim-only-once"))
+@rule(
+    "CLO-016",
+    level="durable",
+    base="claim-only",
+    spec=("capabilities-durable", "claim-only-once"),
+    catches=("once-forgets-when-left", "once-last-token", "once-given-twice", "once-answers-numbers"),
+)
 async def runs_outlive_their_clients(bench: Bench) -> None:
     """What was given stays given when every client has left and new ones enter."""
     namespace = bench.namespace + "-kept"
@@ -272,7 +370,12 @@ async def runs_outlive_their_clients(bench: Bench) -> None:
         assert await second.once(SLOT, "mine")
 
 
-@rule("CLO-017", level="claim-only", spec=("limits-name", "limits-before-send", "namespace-only"))
+@rule(
+    "CLO-017",
+    level="claim-only",
+    spec=("limits-name", "limits-before-send", "namespace-only"),
+    catches=("once-namespace-unchecked",),
+)
 async def impossible_namespaces_are_refused(bench: Bench) -> None:
     """A namespace beyond the limits of names is InvalidClaim, at the latest when its backend is entered."""
     for namespace in ("", "x" * 201, "é" * 101, "a\x00b", "a\n", "\ud800"):

@@ -33,7 +33,18 @@ async def _cut_off(call: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterato
         yield moment
 
 
-@rule("CNC-001", level="lease", spec=("errors-cancel", "errors-repeat"))
+@rule(
+    "CNC-001",
+    level="lease",
+    spec=("errors-cancel", "errors-repeat"),
+    catches=(
+        "cancelled-takeover-counts-twice",
+        "answer-of-the-cancelled",
+        "connection-lost-by-cancelling",
+        "same-token-running",
+        "retry-with-a-fresh-token",
+    ),
+)
 @answered("around a cancelled call")
 async def cancelled_claim(bench: Bench) -> None:
     """A claim that is cancelled at any moment was made or was not: its token wins attempt 1, and others see it
@@ -49,7 +60,19 @@ async def cancelled_claim(bench: Bench) -> None:
         claims.append(bench.claim(slot=SLOT + len(claims), overlap="allow"))
 
 
-@rule("CNC-002", level="lease", spec=("errors-cancel", "errors-repeat", "calls-guarded"))
+@rule(
+    "CNC-002",
+    level="lease",
+    spec=("errors-cancel", "errors-repeat", "calls-guarded"),
+    catches=(
+        "cancelled-finish-is-lost",
+        "release-once-only",
+        "answer-of-the-cancelled",
+        "connection-lost-by-cancelling",
+        "finish-once-only",
+        "retry-with-a-fresh-token",
+    ),
+)
 @answered("around a cancelled call")
 async def cancelled_guarded_call(bench: Bench) -> None:
     """A heartbeat, finish or release that is cancelled at any moment can be repeated, and has the effect of one."""
@@ -70,7 +93,18 @@ async def _cut_off_guarded(bench: Bench, verb: Verb) -> None:
             runs.append(await bench.a.win(job=verb, slot=held.slot + 1))
 
 
-@rule("CNC-003", level="lease", spec=("errors-cancel", "results-one-record"))
+@rule(
+    "CNC-003",
+    level="lease",
+    spec=("errors-cancel", "results-one-record"),
+    catches=(
+        "results-twice",
+        "answer-of-the-cancelled",
+        "connection-lost-by-cancelling",
+        "results-times-in-seconds",
+        "sqlite-records-as-text",
+    ),
+)
 @answered("around a cancelled call")
 async def cancelled_reading(bench: Bench) -> None:
     """A cancelled `active`, `results` or `save_result` leaves no answer behind for the next call, and can be
@@ -91,7 +125,12 @@ async def cancelled_reading(bench: Bench) -> None:
             assert not await bench.a.heartbeat("job", SLOT, "nobody")
 
 
-@rule("CNC-004", level="lease", spec=("errors-cancel", "claim-atomic"))
+@rule(
+    "CNC-004",
+    level="lease",
+    spec=("errors-cancel", "claim-atomic"),
+    catches=("pool-leak", "answer-of-the-cancelled", "connection-lost-by-cancelling", "overlap-never", "always-won"),
+)
 @answered("around a cancelled call")
 async def many_cancelled_calls(bench: Bench) -> None:
     """After two hundred calls of one object were cancelled at once or one by one it answers as before."""
@@ -108,7 +147,7 @@ async def many_cancelled_calls(bench: Bench) -> None:
     assert list(await bench.look()) == [("job", SLOT)]
 
 
-@rule("CNC-005", level="lease", spec=("errors-cancel", "enter-prepares"))
+@rule("CNC-005", level="lease", spec=("errors-cancel", "enter-prepares"), catches=("cancelled-entering-locks",))
 @answered("around a cancelled call")
 async def cancelled_entering(bench: Bench) -> None:
     """Entering that is cancelled at any moment leaves the store usable, and entering again works."""
@@ -125,7 +164,19 @@ async def cancelled_entering(bench: Bench) -> None:
     assert (await bench.a.win()).attempt == 1
 
 
-@rule("CNC-006", level="lease", spec=("errors-cancel", "claim-atomic"))
+@rule(
+    "CNC-006",
+    level="lease",
+    spec=("errors-cancel", "claim-atomic"),
+    catches=(
+        "cancelling-one-cancels-all",
+        "answers-out-of-order",
+        "conflict-is-false",
+        "sqlite-batch-shares-one-answer",
+        "answer-of-the-cancelled",
+        "connection-lost-by-cancelling",
+    ),
+)
 @answered("around a cancelled call")
 async def cancelled_neighbour(bench: Bench) -> None:
     """Cancelling one of many calls of one object at once takes none of the others with it, nor their answers."""
@@ -143,7 +194,12 @@ async def cancelled_neighbour(bench: Bench) -> None:
         assert await asyncio.gather(*wrong) == [False] * len(wrong)
 
 
-@rule("CNC-007", level="lease", spec=("errors-cancel", "errors-late-message"))
+@rule(
+    "CNC-007",
+    level="lease",
+    spec=("errors-cancel", "errors-late-message"),
+    catches=("cancelled-takeover-counts-twice", "connection-lost-by-cancelling"),
+)
 @answered("around a cancelled call")
 async def cancelled_takeover(bench: Bench) -> None:
     """A takeover that is cancelled at any moment costs at most its one attempt: its token, repeated, wins that one."""

@@ -11,7 +11,19 @@ from tenure_conformance.machine import run_machine
 from tenure_conformance.rule import rule
 
 
-@rule("CON-001", level="lease", spec=("claim-atomic", "claim-row-14", "claim-row-3"))
+@rule(
+    "CON-001",
+    level="lease",
+    spec=("claim-atomic", "claim-row-14", "claim-row-3"),
+    catches=(
+        "probe-becomes-the-holder",
+        "conflict-is-running",
+        "race-first-claim",
+        "race-claim",
+        "sqlite-no-transaction",
+        "running-tells-the-next-attempt",
+    ),
+)
 async def one_of_many_claims_wins(bench: Bench) -> None:
     """Of many clients that claim a run at once exactly one wins, and the others are told `running` with its holder."""
     clients = await bench.clients()
@@ -26,7 +38,19 @@ async def one_of_many_claims_wins(bench: Bench) -> None:
         assert (shown.holder, shown.fence, shown.attempt) == (winner, won.fence, 1)
 
 
-@rule("CON-002", level="lease", spec=("claim-atomic", "word-run"))
+@rule(
+    "CON-002",
+    level="lease",
+    spec=("claim-atomic", "word-run"),
+    catches=(
+        "busy-is-an-error",
+        "conflict-is-running",
+        "race-first-claim",
+        "race-claim",
+        "sqlite-no-transaction",
+        "sqlite-busy-is-raised",
+    ),
+)
 @answered("many writers")
 async def each_run_has_one_winner(bench: Bench) -> None:
     """When many clients claim many runs under `allow` at once, each run has one winner, and none is lost."""
@@ -42,7 +66,12 @@ async def each_run_has_one_winner(bench: Bench) -> None:
     assert [run.slot for run in (await bench.b.active()).runs] == slots
 
 
-@rule("CON-003", level="lease", spec=("claim-atomic", "claim-row-8"))
+@rule(
+    "CON-003",
+    level="lease",
+    spec=("claim-atomic", "claim-row-8"),
+    catches=("race-takeover", "race-claim", "sqlite-no-transaction", "attempt-stuck", "always-won"),
+)
 async def one_of_many_takeovers_wins(bench: Bench) -> None:
     """Of many takeovers of a released run at once exactly one wins the next attempt, over several attempts."""
     clients = await bench.clients()
@@ -58,7 +87,19 @@ async def one_of_many_takeovers_wins(bench: Bench) -> None:
         assert await bench.b.release("job", SLOT, tokens[answers.index(won)])
 
 
-@rule("CON-004", level="lease", spec=("calls-guarded", "finish-after-release", "release-after-finish"))
+@rule(
+    "CON-004",
+    level="lease",
+    spec=("calls-guarded", "finish-after-release", "release-after-finish"),
+    catches=(
+        "finish-of-released",
+        "race-release",
+        "release-of-finished-is-true",
+        "race-finish",
+        "release-finishes",
+        "answers-are-numbers",
+    ),
+)
 async def finish_or_release(bench: Bench) -> None:
     """Of a finish and a release of one holder at once exactly one succeeds, and the run is what that one made of it."""
     for turn in range(20):
@@ -73,7 +114,7 @@ async def finish_or_release(bench: Bench) -> None:
         assert [run[3] for run in shown.values()] == ([] if finished else [False])
 
 
-@rule("CON-005", level="lease", spec=("calls-guarded", "claim-atomic"))
+@rule("CON-005", level="lease", spec=("calls-guarded", "claim-atomic"), catches=("answers-are-numbers",))
 async def takeover_amid_release(bench: Bench) -> None:
     """A takeover at the same time as the holder's release is told `running` or wins the next attempt, and
     nothing between."""
@@ -88,7 +129,19 @@ async def takeover_amid_release(bench: Bench) -> None:
             assert (await held.claimed_by(bench.b)).outcome == "won"
 
 
-@rule("CON-006", level="lease", spec=("calls-guarded", "heartbeat-refused", "finish-holds"))
+@rule(
+    "CON-006",
+    level="lease",
+    spec=("calls-guarded", "heartbeat-refused", "finish-holds"),
+    catches=(
+        "race-heartbeat",
+        "heartbeat-revives-ended",
+        "heartbeat-of-unknown-is-true",
+        "won-remembered",
+        "token-known-to-its-object",
+        "finish-deletes",
+    ),
+)
 async def heartbeats_amid_finish(bench: Bench) -> None:
     """Heartbeats at the same time as the finish never bring the run back, whatever each was told."""
     clients = await bench.clients(6)
@@ -102,7 +155,12 @@ async def heartbeats_amid_finish(bench: Bench) -> None:
         assert (await bench.b.takeover(SLOT + turn)).status == "success"
 
 
-@rule("CON-007", level="lease", spec=("claim-atomic", "active-named"))
+@rule(
+    "CON-007",
+    level="lease",
+    spec=("claim-atomic", "active-named"),
+    catches=("sqlite-busy-is-raised", "jobs-are-one", "always-won"),
+)
 @answered("many jobs")
 async def jobs_do_not_disturb_each_other(bench: Bench) -> None:
     """Many jobs at once go each their own way: win, heartbeat, finish, next slot, without an error or a lost update."""
@@ -120,7 +178,19 @@ async def jobs_do_not_disturb_each_other(bench: Bench) -> None:
     await asyncio.gather(*(work(number) for number in range(16)))
 
 
-@rule("CON-008", level="lease", spec=("errors-never-outcome", "claim-atomic"))
+@rule(
+    "CON-008",
+    level="lease",
+    spec=("errors-never-outcome", "claim-atomic"),
+    catches=(
+        "conflict-is-false",
+        "busy-is-an-error",
+        "race-finish",
+        "sqlite-no-transaction",
+        "error-is-false",
+        "sqlite-busy-is-raised",
+    ),
+)
 @answered("many writers")
 async def conflicts_are_no_outcomes(bench: Bench) -> None:
     """Writers that meet in one job get their true answers: no conflict of the store shows, as an error or an
@@ -137,7 +207,19 @@ async def conflicts_are_no_outcomes(bench: Bench) -> None:
     assert [run.slot for run in (await bench.b.active()).runs] == [run.slot for run in runs[half:]]
 
 
-@rule("CON-009", level="lease", spec=("active-fresh", "claim-atomic", "calls-guarded"))
+@rule(
+    "CON-009",
+    level="lease",
+    spec=("active-fresh", "claim-atomic", "calls-guarded"),
+    catches=(
+        "race-takeover",
+        "race-first-claim",
+        "race-claim",
+        "sqlite-no-transaction",
+        "always-won",
+        "answers-are-numbers",
+    ),
+)
 async def a_guarded_counter_loses_nothing(bench: Bench) -> None:
     """A counter that only the run's winner touches, without any other lock, loses no step: wins exclude each other."""
     clients = await bench.clients(8)
@@ -174,27 +256,51 @@ async def _histories(bench: Bench, kind: Kind) -> None:
         assert_linearizable(bench, await play(bench, kind, clients, number))
 
 
-@rule("CON-010", level="lease", spec=("claim-atomic", "claim-order", "calls-guarded", "active-fresh"), pace="heavy")
+@rule(
+    "CON-010",
+    level="lease",
+    spec=("claim-atomic", "claim-order", "calls-guarded", "active-fresh"),
+    pace="heavy",
+    catches=("race-overlap", "race-claim"),
+)
 async def histories_are_linearizable(bench: Bench) -> None:
     """The answers to eight clients that claim, renew, finish, release and look at random fit one order of their
     calls."""
     await _histories(bench, "long")
 
 
-@rule("CON-011", level="lease", spec=("claim-atomic", "claim-now", "word-live"), pace="heavy")
+@rule(
+    "CON-011",
+    level="lease",
+    spec=("claim-atomic", "claim-now", "word-live"),
+    pace="heavy",
+    catches=("race-takeover", "race-claim"),
+)
 async def lapsing_histories_are_linearizable(bench: Bench) -> None:
     """The answers fit one order also while leases run out meanwhile, each claim judged by its own `now_ms`."""
     await _histories(bench, "lapsing")
 
 
-@rule("CON-012", level="lease", spec=("claim-atomic", "errors-cancel", "errors-repeat"), pace="heavy")
+@rule(
+    "CON-012",
+    level="lease",
+    spec=("claim-atomic", "errors-cancel", "errors-repeat"),
+    pace="heavy",
+    catches=("answer-of-the-cancelled",),
+)
 async def cut_off_histories_are_linearizable(bench: Bench) -> None:
     """The answers fit one order also if some calls were cut off, which may have been carried out then, later or
     never."""
     await _histories(bench, "cut off")
 
 
-@rule("CON-013", level="lease", spec=("claim-order", "claim-writes", "calls-guarded", "results-order"), pace="heavy")
+@rule(
+    "CON-013",
+    level="lease",
+    spec=("claim-order", "claim-writes", "calls-guarded", "results-order"),
+    pace="heavy",
+    catches=("takeover-of-nothing-is-late", "release-of-any-token"),
+)
 async def invented_sequences_agree(bench: Bench) -> None:
     """Sequences of calls that are invented at random get the reference's answers, to the field, and leave the
     same state."""

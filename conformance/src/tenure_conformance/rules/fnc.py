@@ -9,7 +9,7 @@ from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
 
-@rule("FNC-001", level="lease", spec=("word-fence", "result-won"))
+@rule("FNC-001", level="lease", spec=("word-fence", "result-won"), catches=("loser-told-a-fence",))
 async def fence_is_an_integer(bench: Bench) -> None:
     """Every win carries a fence, an integer from 1 to 2^63 - 1, and no other answer does."""
     held = await bench.a.win()
@@ -20,7 +20,7 @@ async def fence_is_an_integer(bench: Bench) -> None:
     assert [one.fence for one in told] == [None] * 5
 
 
-@rule("FNC-002", level="lease", spec=("word-fence", "claim-fence"))
+@rule("FNC-002", level="lease", spec=("word-fence", "claim-fence"), catches=("fence-is-the-clock", "fence-is-the-slot"))
 async def fence_rises_with_attempts(bench: Bench) -> None:
     """Each attempt of a run has a greater fence than the one before it."""
     fences = []
@@ -31,7 +31,12 @@ async def fence_rises_with_attempts(bench: Bench) -> None:
     assert all(later > earlier for earlier, later in pairwise(fences)), fences
 
 
-@rule("FNC-003", level="lease", spec=("word-fence", "claim-fence"))
+@rule(
+    "FNC-003",
+    level="lease",
+    spec=("word-fence", "claim-fence"),
+    catches=("fence-is-the-clock", "fence-is-the-slot", "fence-is-the-attempt", "fence-per-slot"),
+)
 async def fence_rises_across_slots(bench: Bench) -> None:
     """Each win of a job has a greater fence than any before it, whatever the slots: newer, older, and again."""
     slots = [SLOT + number for number in (5, 6, 4, 7, 3, 8, 2, 9, 1, 10)]
@@ -43,7 +48,19 @@ async def fence_rises_across_slots(bench: Bench) -> None:
     assert again.fence > max(fences)
 
 
-@rule("FNC-004", level="lease", spec=("word-fence", "claim-atomic"))
+@rule(
+    "FNC-004",
+    level="lease",
+    spec=("word-fence", "claim-atomic"),
+    catches=(
+        "conflict-is-running",
+        "race-first-claim",
+        "race-fence",
+        "race-claim",
+        "sqlite-no-transaction",
+        "fence-is-the-clock",
+    ),
+)
 async def concurrent_wins_have_their_own_fences(bench: Bench) -> None:
     """Wins of one job at the same time have different fences, and those that came later greater ones."""
     clients = await bench.clients()
@@ -59,7 +76,12 @@ async def concurrent_wins_have_their_own_fences(bench: Bench) -> None:
         last = max(fences)
 
 
-@rule("FNC-005", level="lease", spec=("bounds-never-dropped", "word-fence", "bounds-skip"))
+@rule(
+    "FNC-005",
+    level="lease",
+    spec=("bounds-never-dropped", "word-fence", "bounds-skip"),
+    catches=("fence-of-kept-runs", "fence-is-the-clock", "fence-is-the-attempt", "fence-per-slot"),
+)
 async def fence_outlives_its_runs(bench: Bench) -> None:
     """The fence goes on rising when all earlier runs ended and their records were dropped."""
     last = 0
@@ -70,7 +92,12 @@ async def fence_outlives_its_runs(bench: Bench) -> None:
         assert await held.finish()
 
 
-@rule("FNC-006", level="durable", spec=("capabilities-durable", "bounds-never-dropped", "word-fence"))
+@rule(
+    "FNC-006",
+    level="durable",
+    spec=("capabilities-durable", "bounds-never-dropped", "word-fence"),
+    catches=("sqlite-in-memory",),
+)
 @answered("after everyone left")
 async def fence_outlives_its_clients(bench: Bench) -> None:
     """What the store keeps is there when every client has left and new ones enter: runs, ends, tokens, floor
@@ -92,7 +119,19 @@ async def fence_outlives_its_clients(bench: Bench) -> None:
         assert (await second.win(slot=SLOT + 3, overlap="allow")).fence > taken.fence
 
 
-@rule("FNC-007", level="lease", spec=("finish-refused", "release-refused", "calls-guarded"))
+@rule(
+    "FNC-007",
+    level="lease",
+    spec=("finish-refused", "release-refused", "calls-guarded"),
+    catches=(
+        "token-of-any-slot",
+        "finish-of-any-token",
+        "release-of-any-token",
+        "heartbeat-of-any-token",
+        "won-remembered",
+        "answers-are-numbers",
+    ),
+)
 async def tokens_of_other_runs_are_wrong(bench: Bench) -> None:
     """A token that holds one run can do nothing to another slot, job or namespace."""
     mine = await bench.a.win(slot=SLOT, token="mine")
@@ -107,7 +146,19 @@ async def tokens_of_other_runs_are_wrong(bench: Bench) -> None:
         assert await run.finish()
 
 
-@rule("FNC-008", level="lease", spec=("names-exact", "limits-token", "calls-guarded"))
+@rule(
+    "FNC-008",
+    level="lease",
+    spec=("names-exact", "limits-token", "calls-guarded"),
+    catches=(
+        "token-cut-at-32",
+        "token-casefolded",
+        "token-padded",
+        "finish-of-any-token",
+        "release-of-any-token",
+        "heartbeat-of-any-token",
+    ),
+)
 async def tokens_are_compared_exactly(bench: Bench) -> None:
     """Tokens are compared to the last of 64 characters: case, spaces, prefixes and signs count."""
     for number, token in enumerate(
@@ -135,7 +186,12 @@ async def tokens_are_compared_exactly(bench: Bench) -> None:
         assert await held.finish(by=bench.b)
 
 
-@rule("FNC-009", level="lease", spec=("claim-row-2", "word-fence"))
+@rule(
+    "FNC-009",
+    level="lease",
+    spec=("claim-row-2", "word-fence"),
+    catches=("fence-again-for-the-same-token", "same-token-new-attempt", "same-token-running"),
+)
 async def same_token_keeps_the_fence(bench: Bench) -> None:
     """A repeated win carries the fence of the first, also when others won meanwhile, and uses up none."""
     held = await bench.a.win(slot=SLOT, overlap="allow")
@@ -147,7 +203,19 @@ async def same_token_keeps_the_fence(bench: Bench) -> None:
     assert (await bench.look())["job", SLOT + 1][1] == other.fence
 
 
-@rule("FNC-010", level="lease", spec=("claim-fence", "claim-now"))
+@rule(
+    "FNC-010",
+    level="lease",
+    spec=("claim-fence", "claim-now"),
+    catches=(
+        "fence-steps-by-two",
+        "fence-in-32-bits",
+        "fence-without-the-clock",
+        "fence-is-the-clock",
+        "fence-is-the-slot",
+        "fence-is-the-attempt",
+    ),
+)
 async def fence_is_at_least_the_clock(bench: Bench) -> None:
     """A new fence is the store's clock, or one more than the last if that is greater, or a revision that only rises."""
     last = 0
@@ -162,7 +230,7 @@ async def fence_is_at_least_the_clock(bench: Bench) -> None:
             await asyncio.sleep(0.005)
 
 
-@rule("FNC-011", level="lease", spec=("active-all", "word-fence", "previous-own"))
+@rule("FNC-011", level="lease", spec=("active-all", "word-fence", "previous-own"), catches=("lost-without-fence",))
 async def fence_is_told_everywhere_alike(bench: Bench) -> None:
     """The fence of a win is the one that `active` shows and that a successor is told of, for both clients."""
     held = await bench.a.win()
@@ -175,7 +243,12 @@ async def fence_is_told_everywhere_alike(bench: Bench) -> None:
     assert (await bench.look())["job", SLOT][1] == taken.fence
 
 
-@rule("FNC-012", level="lease", spec=("word-fence", "bounds-never-dropped"))
+@rule(
+    "FNC-012",
+    level="lease",
+    spec=("word-fence", "bounds-never-dropped"),
+    catches=("fence-of-kept-runs", "fence-is-the-attempt", "fence-per-slot"),
+)
 async def losing_calls_use_no_fence(bench: Bench) -> None:
     """Claims that lose and calls that are refused do not lower the fence, and the next win still rises above it."""
     held = await bench.a.win()
@@ -189,7 +262,19 @@ async def losing_calls_use_no_fence(bench: Bench) -> None:
     assert (await bench.b.win(slot=SLOT + 1)).fence > held.fence
 
 
-@rule("FNC-013", level="lease", spec=("finish-repeat", "calls-guarded", "finish-refused"))
+@rule(
+    "FNC-013",
+    level="lease",
+    spec=("finish-repeat", "calls-guarded", "finish-refused"),
+    catches=(
+        "finish-last-status-wins",
+        "finish-again-by-anyone",
+        "finish-once-only",
+        "done-is-success",
+        "token-known-to-its-object",
+        "done-forgotten",
+    ),
+)
 async def former_tokens_stay_dead(bench: Bench) -> None:
     """The tokens of all former attempts stay refused after the last one finished: they cannot finish, nor hear
     `True`."""

@@ -20,7 +20,20 @@ async def _beat_exactly(bench: Bench, held: Held) -> int:
     return end
 
 
-@rule("HBT-001", level="lease", spec="heartbeat-holds", pace="timed")
+@rule(
+    "HBT-001",
+    level="lease",
+    spec="heartbeat-holds",
+    pace="timed",
+    catches=(
+        "heartbeat-does-nothing",
+        "heartbeat-adds-up",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+        "heartbeat-by-the-client",
+        "answers-are-numbers",
+    ),
+)
 async def heartbeat_extends(bench: Bench) -> None:
     """A heartbeat makes the lease run for its full length from now: the run is live past the old end, and over
     at the new."""
@@ -33,7 +46,19 @@ async def heartbeat_extends(bench: Bench) -> None:
     assert (await held.claimed_by(bench.b)).outcome == "won"
 
 
-@rule("HBT-002", level="lease", spec="heartbeat-holds")
+@rule(
+    "HBT-002",
+    level="lease",
+    spec="heartbeat-holds",
+    catches=(
+        "heartbeat-adds-up",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+        "heartbeat-by-the-client",
+        "error-is-false",
+        "answers-are-numbers",
+    ),
+)
 async def heartbeats_do_not_add_up(bench: Bench) -> None:
     """Many heartbeats in a row leave the lease ending one length after the last of them, to the millisecond."""
     held = await bench.a.win(lease_ms=LONG_MS)
@@ -42,7 +67,13 @@ async def heartbeats_do_not_add_up(bench: Bench) -> None:
     await _beat_exactly(bench, held)
 
 
-@rule("HBT-003", level="lease", spec=("heartbeat-revives", "calls-guarded"), pace="timed")
+@rule(
+    "HBT-003",
+    level="lease",
+    spec=("heartbeat-revives", "calls-guarded"),
+    pace="timed",
+    catches=("heartbeat-never-revives", "heartbeat-does-nothing", "answers-are-numbers"),
+)
 async def heartbeat_revives(bench: Bench) -> None:
     """A heartbeat revives a lease that ran out and that nobody took: the run is live, held by the same attempt
     and fence."""
@@ -57,7 +88,12 @@ async def heartbeat_revives(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("HBT-004", level="lease", spec=("errors-never-outcome", "heartbeat-refused", "calls-refused-writes-nothing"))
+@rule(
+    "HBT-004",
+    level="lease",
+    spec=("errors-never-outcome", "heartbeat-refused", "calls-refused-writes-nothing"),
+    catches=("heartbeat-creates", "heartbeat-of-unknown-is-true"),
+)
 @answered("a heartbeat that is refused")
 async def unknown_run_has_no_heartbeat(bench: Bench) -> None:
     """A heartbeat of an unknown run is refused and creates nothing: its first claim is attempt 1."""
@@ -68,7 +104,19 @@ async def unknown_run_has_no_heartbeat(bench: Bench) -> None:
     assert (await bench.a.win(job="other", slot=SLOT + 1)).attempt == 1
 
 
-@rule("HBT-005", level="lease", spec=("heartbeat-refused", "calls-refused-writes-nothing", "calls-guarded"))
+@rule(
+    "HBT-005",
+    level="lease",
+    spec=("heartbeat-refused", "calls-refused-writes-nothing", "calls-guarded"),
+    catches=(
+        "token-casefolded",
+        "token-padded",
+        "token-of-any-slot",
+        "heartbeat-of-any-token",
+        "token-known-to-its-object",
+        "answers-are-numbers",
+    ),
+)
 async def wrong_token_has_no_heartbeat(bench: Bench) -> None:
     """A heartbeat with another token is refused and moves the holder's lease by nothing."""
     held = await bench.a.win(token="the-token")
@@ -79,7 +127,18 @@ async def wrong_token_has_no_heartbeat(bench: Bench) -> None:
     assert await held.heartbeat(by=bench.b)
 
 
-@rule("HBT-006", level="lease", spec=("heartbeat-refused", "calls-guarded"))
+@rule(
+    "HBT-006",
+    level="lease",
+    spec=("heartbeat-refused", "calls-guarded"),
+    catches=(
+        "heartbeat-revives-released",
+        "heartbeat-revives-ended",
+        "heartbeat-of-unknown-is-true",
+        "won-remembered",
+        "answers-are-numbers",
+    ),
+)
 async def ended_run_has_no_heartbeat(bench: Bench) -> None:
     """After the holder's own finish, or release, its heartbeats are refused and do not bring the run back."""
     finished = await bench.a.win(slot=SLOT, overlap="allow")
@@ -94,7 +153,13 @@ async def ended_run_has_no_heartbeat(bench: Bench) -> None:
     assert (await bench.b.win(slot=SLOT + 1, mode="takeover", after=1, overlap="allow")).attempt == 2
 
 
-@rule("HBT-007", level="lease", spec=("heartbeat-refused", "calls-guarded"), pace="timed")
+@rule(
+    "HBT-007",
+    level="lease",
+    spec=("heartbeat-refused", "calls-guarded"),
+    pace="timed",
+    catches=("heartbeat-of-any-token", "won-remembered", "answers-are-numbers"),
+)
 async def taken_run_has_no_heartbeat(bench: Bench) -> None:
     """After a takeover the old token's heartbeat is refused for ever, also when the successor's lease ran out too."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -109,7 +174,20 @@ async def taken_run_has_no_heartbeat(bench: Bench) -> None:
     assert not await held.heartbeat()
 
 
-@rule("HBT-008", level="lease", spec=("claim-atomic", "calls-guarded"), pace="timed")
+@rule(
+    "HBT-008",
+    level="lease",
+    spec=("claim-atomic", "calls-guarded"),
+    pace="timed",
+    catches=(
+        "race-heartbeat",
+        "race-takeover",
+        "heartbeat-of-any-token",
+        "won-remembered",
+        "race-claim",
+        "sqlite-no-transaction",
+    ),
+)
 async def heartbeat_or_takeover(bench: Bench) -> None:
     """Of a heartbeat and a takeover fired together after the lease one succeeds: a holder that was told `True`
     holds the run."""
@@ -129,7 +207,12 @@ async def heartbeat_or_takeover(bench: Bench) -> None:
         assert await held.heartbeat() == (told.outcome != "won")
 
 
-@rule("HBT-009", level="lease", spec="heartbeat-holds")
+@rule(
+    "HBT-009",
+    level="lease",
+    spec="heartbeat-holds",
+    catches=("heartbeat-takes-a-fence", "error-is-false", "answers-are-numbers"),
+)
 async def heartbeats_have_no_limit(bench: Bench) -> None:
     """A lease is renewed sixty times and more, by any client that knows the token."""
     held = await bench.a.win()
@@ -138,7 +221,12 @@ async def heartbeats_have_no_limit(bench: Bench) -> None:
     assert (await bench.look())["job", SLOT][:3] == (1, held.fence, "a")
 
 
-@rule("HBT-010", level="lease", spec=("heartbeat-refused", "word-superseded", "claim-row-6"))
+@rule(
+    "HBT-010",
+    level="lease",
+    spec=("heartbeat-refused", "word-superseded", "claim-row-6"),
+    catches=("heartbeat-revives-ended", "heartbeat-of-unknown-is-true", "supersedes-nothing", "won-remembered"),
+)
 async def superseded_run_has_no_heartbeat(bench: Bench) -> None:
     """After its run was superseded the old holder's heartbeat is refused, and nothing comes back."""
     held = await bench.a.win(slot=SLOT, lease_ms=bench.short_ms)
@@ -149,7 +237,19 @@ async def superseded_run_has_no_heartbeat(bench: Bench) -> None:
     assert list(await bench.look()) == [("job", SLOT + 1)]
 
 
-@rule("HBT-011", level="lease", spec=("heartbeat-holds", "recorded-times"))
+@rule(
+    "HBT-011",
+    level="lease",
+    spec=("heartbeat-holds", "recorded-times"),
+    catches=(
+        "heartbeat-starts-anew",
+        "heartbeat-of-all-runs",
+        "heartbeat-does-nothing",
+        "heartbeat-adds-up",
+        "heartbeat-takes-a-fence",
+        "heartbeat-of-one-length",
+    ),
+)
 async def heartbeat_changes_the_lease_only(bench: Bench) -> None:
     """A heartbeat changes when the lease ends, and neither attempt, fence, holder nor when the attempt was won."""
     held = await bench.a.win()
@@ -163,7 +263,19 @@ async def heartbeat_changes_the_lease_only(bench: Bench) -> None:
     assert bench.same_time(shown["job", SLOT + 1][-1], other.expires_at)
 
 
-@rule("HBT-012", level="lease", spec=("heartbeat-holds", "claim-atomic"))
+@rule(
+    "HBT-012",
+    level="lease",
+    spec=("heartbeat-holds", "claim-atomic"),
+    catches=(
+        "conflict-is-false",
+        "heartbeat-adds-up",
+        "heartbeat-takes-a-fence",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+        "heartbeat-by-the-client",
+    ),
+)
 async def many_heartbeats_at_once(bench: Bench) -> None:
     """Heartbeats of fifty runs of one object at once all succeed, and each renews its own lease."""
     runs = [await bench.a.win(slot=SLOT + number, overlap="allow", lease_ms=LONG_MS + number) for number in range(50)]
@@ -177,7 +289,20 @@ async def many_heartbeats_at_once(bench: Bench) -> None:
         assert (shown.slot, shown.attempt, shown.fence) == (run.slot, 1, run.fence)
 
 
-@rule("HBT-013", level="lease", spec=("heartbeat-refused", "claim-row-6"), pace="timed")
+@rule(
+    "HBT-013",
+    level="lease",
+    spec=("heartbeat-refused", "claim-row-6"),
+    pace="timed",
+    catches=(
+        "heartbeat-revives-ended",
+        "exhausted-stays-unfinished",
+        "heartbeat-of-unknown-is-true",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "won-remembered",
+    ),
+)
 async def exhausted_run_has_no_heartbeat(bench: Bench) -> None:
     """After its run was ended as exhausted the last holder's heartbeat, finish and release are refused."""
     held = await bench.a.win(lease_ms=bench.short_ms)

@@ -61,7 +61,12 @@ async def _ready(bench: Bench, listener: _Listener, job: str) -> None:
         assert slot < SLOT + PATIENCE_SECONDS * 100, "no hint of many releases"
 
 
-@rule("HNT-001", level="hints", spec=("hint-what", "hint-fast"))
+@rule(
+    "HNT-001",
+    level="hints",
+    spec=("hint-what", "hint-fast"),
+    catches=("hints-are-bytes", "hints-end", "hints-never", "hints-of-the-wrong-job"),
+)
 async def release_is_hinted(bench: Bench) -> None:
     """A release by one client is heard by another that listens to the job."""
     async with _Listener(bench.b, "job", "warm") as listener:
@@ -72,7 +77,19 @@ async def release_is_hinted(bench: Bench) -> None:
     assert (await bench.b.win(mode="takeover", after=1)).attempt == 2
 
 
-@rule("HNT-002", level="hints", spec=("hint-what", "namespace-only", "names-exact"))
+@rule(
+    "HNT-002",
+    level="hints",
+    spec=("hint-what", "namespace-only", "names-exact"),
+    catches=(
+        "hints-of-other-namespaces",
+        "hints-by-prefix",
+        "hints-stop-after-one",
+        "hints-are-bytes",
+        "hints-end",
+        "hints-never",
+    ),
+)
 async def hints_are_of_the_named(bench: Bench) -> None:
     """Hints are of the jobs asked for in this namespace, and not of those with like names or of other namespaces."""
     other = await bench.client("other", namespace=bench.namespace + "2")
@@ -90,7 +107,7 @@ async def hints_are_of_the_named(bench: Bench) -> None:
         await listener.hears("sync")
 
 
-@rule("HNT-003", level="hints", spec=("hint-never-trusted", "errors-cancel"))
+@rule("HNT-003", level="hints", spec=("hint-never-trusted", "errors-cancel"), catches=("listening-blocks",))
 @answered("beside a listener")
 async def listening_disturbs_nothing(bench: Bench) -> None:
     """A client that listens works as before meanwhile, and after its listener was cancelled and closed, again
@@ -107,7 +124,12 @@ async def listening_disturbs_nothing(bench: Bench) -> None:
     assert await bench.look() == {}
 
 
-@rule("HNT-004", level="hints", spec=("hint-what", "hint-never-trusted"))
+@rule(
+    "HNT-004",
+    level="hints",
+    spec=("hint-what", "hint-never-trusted"),
+    catches=("hints-to-one-listener", "hints-are-bytes", "hints-end", "hints-never", "hints-of-the-wrong-job"),
+)
 async def every_listener_hears(bench: Bench) -> None:
     """Every listener hears a release, of any client, and one that left does not keep the others from hearing."""
     third = await bench.client("c")
@@ -122,7 +144,12 @@ async def every_listener_hears(bench: Bench) -> None:
         await two.hears("job")
 
 
-@rule("HNT-005", level="hints", spec=("hint-what", "hint-never-trusted"))
+@rule(
+    "HNT-005",
+    level="hints",
+    spec=("hint-what", "hint-never-trusted"),
+    catches=("hints-stop-after-one", "hints-are-bytes", "hints-end", "hints-never", "hints-of-the-wrong-job"),
+)
 async def hints_go_on(bench: Bench) -> None:
     """Hints go on for as long as one listens: each of many releases of several jobs is heard or found by the
     next poll."""

@@ -16,7 +16,12 @@ def _same_win(bench: Bench, first: ClaimResult, again: ClaimResult) -> None:
     assert bench.same_time(again.lease_left_ms, first.lease_left_ms)
 
 
-@rule("IDM-001", level="lease", spec=("errors-repeat", "claim-row-2", "previous-repeat"))
+@rule(
+    "IDM-001",
+    level="lease",
+    spec=("errors-repeat", "claim-row-2", "previous-repeat"),
+    catches=("fence-again-for-the-same-token", "same-token-new-attempt", "same-token-running"),
+)
 async def claim_sent_again(bench: Bench) -> None:
     """A claim sent three times, over either client, is one attempt with one fence; others are told `running`."""
     held = await bench.a.win()
@@ -27,7 +32,20 @@ async def claim_sent_again(bench: Bench) -> None:
     assert (shown.attempt, shown.fence, shown.started_at) == (1, held.fence, held.started_at)
 
 
-@rule("IDM-002", level="lease", spec=("errors-repeat", "previous-repeat", "previous-superseded"))
+@rule(
+    "IDM-002",
+    level="lease",
+    spec=("errors-repeat", "previous-repeat", "previous-superseded"),
+    catches=(
+        "previous-once",
+        "supersedes-at-first-wins-only",
+        "supersedes-one",
+        "previous-own-only",
+        "fence-again-for-the-same-token",
+        "same-token-new-attempt",
+        "previous-empty",
+    ),
+)
 async def takeover_sent_again(bench: Bench) -> None:
     """A takeover sent again is one attempt, and is told the same lost attempts each time, superseded runs among
     them."""
@@ -41,7 +59,19 @@ async def takeover_sent_again(bench: Bench) -> None:
     assert (await bench.look())["job", SLOT + 2][0] == 2
 
 
-@rule("IDM-003", level="lease", spec=("errors-repeat", "claim-atomic"))
+@rule(
+    "IDM-003",
+    level="lease",
+    spec=("errors-repeat", "claim-atomic"),
+    catches=(
+        "fence-again-for-the-same-token",
+        "conflict-is-running",
+        "same-token-new-attempt",
+        "same-token-running",
+        "sqlite-no-transaction",
+        "retry-with-a-fresh-token",
+    ),
+)
 async def claim_sent_at_once(bench: Bench) -> None:
     """A claim that arrives several times at once, over several clients, is won each time as one attempt with
     one fence."""
@@ -56,7 +86,19 @@ async def claim_sent_at_once(bench: Bench) -> None:
         assert {(one.outcome, one.attempt, one.fence) for one in answers} == {("won", 2, answers[0].fence)}
 
 
-@rule("IDM-004", level="lease", spec=("errors-repeat", "heartbeat-holds"))
+@rule(
+    "IDM-004",
+    level="lease",
+    spec=("errors-repeat", "heartbeat-holds"),
+    catches=(
+        "conflict-is-false",
+        "heartbeat-adds-up",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+        "heartbeat-by-the-client",
+        "error-is-false",
+    ),
+)
 async def heartbeat_sent_at_once(bench: Bench) -> None:
     """A heartbeat that arrives several times at once is `True` each time, and the lease ends one length after it."""
     held = await bench.a.win()
@@ -68,7 +110,12 @@ async def heartbeat_sent_at_once(bench: Bench) -> None:
     assert before + granted - bench.loose_ms <= end <= active.now_ms + granted + bench.loose_ms
 
 
-@rule("IDM-005", level="lease", spec=("errors-repeat", "finish-repeat"))
+@rule(
+    "IDM-005",
+    level="lease",
+    spec=("errors-repeat", "finish-repeat"),
+    catches=("finish-once-only", "done-is-success", "token-known-to-its-object", "done-forgotten", "finish-deletes"),
+)
 async def finish_sent_at_once(bench: Bench) -> None:
     """A finish that arrives several times at once is `True` each time, and the run ends once, with its status."""
     clients = await bench.clients(8)
@@ -78,7 +125,17 @@ async def finish_sent_at_once(bench: Bench) -> None:
         assert (await bench.b.takeover(SLOT + turn)).status == "failed"
 
 
-@rule("IDM-006", level="lease", spec=("errors-repeat", "release-repeat", "claim-released-not-used"))
+@rule(
+    "IDM-006",
+    level="lease",
+    spec=("errors-repeat", "release-repeat", "claim-released-not-used"),
+    catches=(
+        "release-again-gives-back-again",
+        "release-gives-all-back",
+        "release-once-only",
+        "token-known-to-its-object",
+    ),
+)
 async def release_sent_at_once(bench: Bench) -> None:
     """A release that arrives several times at once is `True` each time, and gives one attempt back, not several."""
     clients = await bench.clients(8)
@@ -90,7 +147,19 @@ async def release_sent_at_once(bench: Bench) -> None:
     assert (told.outcome, told.status, told.attempt) == ("done", "exhausted", 2)
 
 
-@rule("IDM-007", level="lease", spec=("errors-late-message", "claim-row-5", "claim-after"))
+@rule(
+    "IDM-007",
+    level="lease",
+    spec=("errors-late-message", "claim-row-5", "claim-after"),
+    catches=(
+        "after-at-most",
+        "after-told-as-live",
+        "after-believed",
+        "after-ignored",
+        "asks-again-by-itself",
+        "attempt-stuck",
+    ),
+)
 async def late_claim_wins_nothing(bench: Bench) -> None:
     """A claim that arrives again after its run was released, taken, finished or superseded wins nothing and
     changes nothing."""
@@ -114,7 +183,18 @@ async def late_claim_wins_nothing(bench: Bench) -> None:
     assert await newest.heartbeat()
 
 
-@rule("IDM-008", level="lease", spec=("errors-late-message", "heartbeat-refused", "release-refused", "finish-refused"))
+@rule(
+    "IDM-008",
+    level="lease",
+    spec=("errors-late-message", "heartbeat-refused", "release-refused", "finish-refused"),
+    catches=(
+        "finish-again-by-anyone",
+        "finish-of-any-token",
+        "release-of-any-token",
+        "heartbeat-of-any-token",
+        "won-remembered",
+    ),
+)
 async def late_calls_change_nothing(bench: Bench) -> None:
     """Heartbeat, finish and release that arrive again after a takeover are refused and leave the successor's
     lease alone."""
@@ -133,7 +213,13 @@ async def late_calls_change_nothing(bench: Bench) -> None:
     assert await taken.finish()
 
 
-@rule("IDM-009", level="lease", spec=("errors-late-message", "heartbeat-revives"), pace="timed")
+@rule(
+    "IDM-009",
+    level="lease",
+    spec=("errors-late-message", "heartbeat-revives"),
+    pace="timed",
+    catches=("heartbeat-never-revives", "expired-forgotten"),
+)
 async def late_heartbeat_costs_one_lease(bench: Bench) -> None:
     """A heartbeat that arrives late revives its own lapsed run, for one lease, after which the run can be taken
     as before."""
@@ -146,7 +232,12 @@ async def late_heartbeat_costs_one_lease(bench: Bench) -> None:
     assert (taken.attempt, [one.attempt for one in taken.result.previous]) == (2, [1])
 
 
-@rule("IDM-010", level="lease", spec=("errors-repeat", "results-one-record", "results-crashed-yields"))
+@rule(
+    "IDM-010",
+    level="lease",
+    spec=("errors-repeat", "results-one-record", "results-crashed-yields"),
+    catches=("results-twice", "results-times-in-seconds", "results-of-known-runs-only"),
+)
 async def record_sent_again(bench: Bench) -> None:
     """A record that arrives again is one record, also when a backup's `crashed` came between."""
     result = attempted(status="interrupted")
@@ -156,7 +247,19 @@ async def record_sent_again(bench: Bench) -> None:
     assert await bench.b.results() == [result]
 
 
-@rule("IDM-011", level="lease", spec=("errors-repeat", "claim-row-6", "previous-exhausted"), pace="timed")
+@rule(
+    "IDM-011",
+    level="lease",
+    spec=("errors-repeat", "claim-row-6", "previous-exhausted"),
+    pace="timed",
+    catches=(
+        "previous-of-exhausted-empty",
+        "previous-of-exhausted-once",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "done-forgotten",
+    ),
+)
 async def exhausting_claim_sent_again(bench: Bench) -> None:
     """A claim that ended a run as exhausted is told the same again, with the lost attempt whose record may be
     missing."""
@@ -171,7 +274,12 @@ async def exhausting_claim_sent_again(bench: Bench) -> None:
         assert [one.attempt for one in again.previous] == [1]
 
 
-@rule("IDM-012", level="lease", spec=("errors-repeat", "word-token", "claim-row-2"))
+@rule(
+    "IDM-012",
+    level="lease",
+    spec=("errors-repeat", "word-token", "claim-row-2"),
+    catches=("fence-again-for-the-same-token", "same-token-new-attempt", "same-token-running"),
+)
 async def token_of_another_slot_is_fresh(bench: Bench) -> None:
     """A token that won one run can win another run of its own, and repeats each win with that run's attempt and
     fence."""

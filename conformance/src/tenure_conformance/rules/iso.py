@@ -7,7 +7,12 @@ from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 
 
-@rule("ISO-001", level="lease", spec=("namespace-only", "word-run"))
+@rule(
+    "ISO-001",
+    level="lease",
+    spec=("namespace-only", "word-run"),
+    catches=("sqlite-active-of-all-namespaces", "namespace-ignored"),
+)
 async def namespaces_share_no_runs(bench: Bench) -> None:
     """The same run is won in two namespaces, and what is done to it in one leaves it in the other as it was."""
     other = await bench.client("other", namespace=bench.namespace + "-b")
@@ -22,7 +27,18 @@ async def namespaces_share_no_runs(bench: Bench) -> None:
     assert await bench.look() == {}
 
 
-@rule("ISO-002", level="lease", spec=("namespace-only", "calls-guarded"))
+@rule(
+    "ISO-002",
+    level="lease",
+    spec=("namespace-only", "calls-guarded"),
+    catches=(
+        "finish-of-any-token",
+        "release-of-any-token",
+        "heartbeat-of-any-token",
+        "answers-are-numbers",
+        "namespace-ignored",
+    ),
+)
 async def tokens_end_at_the_namespace(bench: Bench) -> None:
     """A token that holds a run in one namespace can do nothing to the same run in another."""
     other = await bench.client("other", namespace=bench.namespace + "-b")
@@ -35,7 +51,19 @@ async def tokens_end_at_the_namespace(bench: Bench) -> None:
     assert await theirs.heartbeat()
 
 
-@rule("ISO-003", level="lease", spec=("namespace-only", "errors-closed"))
+@rule(
+    "ISO-003",
+    level="lease",
+    spec=("namespace-only", "errors-closed"),
+    catches=(
+        "leaving-releases",
+        "leaving-empties",
+        "entering-empties",
+        "entering-releases",
+        "overlap-of-any-job",
+        "namespace-ignored",
+    ),
+)
 async def leaving_disturbs_nobody(bench: Bench) -> None:
     """A client that leaves, of this namespace or another, takes nothing of the others with it."""
     held = await bench.a.win()
@@ -50,7 +78,19 @@ async def leaving_disturbs_nobody(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("ISO-004", level="lease", spec=("namespace-only", "names-exact", "limits-name"))
+@rule(
+    "ISO-004",
+    level="lease",
+    spec=("namespace-only", "names-exact", "limits-name"),
+    catches=(
+        "namespace-casefolded",
+        "namespace-cut-at-64",
+        "namespace-normalized",
+        "namespace-stripped",
+        "sqlite-active-of-all-namespaces",
+        "namespace-ignored",
+    ),
+)
 @answered("a possible namespace")
 async def namespaces_are_exact(bench: Bench) -> None:
     """Namespaces that differ in case, a space, Unicode form, a separator or their last of 200 bytes are different."""
@@ -67,7 +107,12 @@ async def namespaces_are_exact(bench: Bench) -> None:
     assert await bench.look() == {}
 
 
-@rule("ISO-005", level="lease", spec=("namespace-only", "names-exact"))
+@rule(
+    "ISO-005",
+    level="lease",
+    spec=("namespace-only", "names-exact"),
+    catches=("names-joined", "names-joined-by-slash", "namespace-ignored"),
+)
 async def namespace_and_job_do_not_join(bench: Bench) -> None:
     """A namespace and a job's name that read alike when joined are still two names: no separator can be smuggled in."""
     for number, sign in enumerate((":", "/", ".", "#", "|", "-", "_", " ", "}", "{", "$", "\\", "::")):
@@ -79,7 +124,18 @@ async def namespace_and_job_do_not_join(bench: Bench) -> None:
         assert await right.results("y") == []
 
 
-@rule("ISO-006", level="lease", spec=("namespace-only", "bounds-never-dropped", "bounds-history"))
+@rule(
+    "ISO-006",
+    level="lease",
+    spec=("namespace-only", "bounds-never-dropped", "bounds-history"),
+    catches=(
+        "fence-of-kept-runs",
+        "namespaces-share-results",
+        "sqlite-records-of-all-namespaces",
+        "sqlite-active-of-all-namespaces",
+        "namespace-ignored",
+    ),
+)
 async def neighbours_see_nothing(bench: Bench) -> None:
     """What many wins, ends, superseded runs and dropped records do in one namespace, its neighbour never notices."""
     other = await bench.client("other", namespace=bench.namespace + "-b")

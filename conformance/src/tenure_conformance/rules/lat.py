@@ -37,7 +37,12 @@ async def _around(
     raise Uncertain(f"the boundary was not met to the millisecond, only at {sorted(hit)}")
 
 
-@rule("LAT-001", level="lease", spec=("claim-row-12", "claim-writes", "result-late"))
+@rule(
+    "LAT-001",
+    level="lease",
+    spec=("claim-row-12", "claim-writes", "result-late"),
+    catches=("late-is-recorded", "late-zero-is-no-limit", "late-never"),
+)
 async def late_run_is_not_started(bench: Bench) -> None:
     """A first claim whose limit is passed is `late` and writes nothing: a later claim with a larger limit wins
     attempt 1."""
@@ -50,7 +55,19 @@ async def late_run_is_not_started(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT - 1)).outcome == "done"
 
 
-@rule("LAT-002", level="lease", spec=("claim-row-12", "time-interval-late", "time-store-clock"))
+@rule(
+    "LAT-002",
+    level="lease",
+    spec=("claim-row-12", "time-interval-late", "time-store-clock"),
+    catches=(
+        "late-at-the-limit",
+        "late-by-the-client",
+        "late-in-seconds",
+        "late-never",
+        "sqlite-two-clocks",
+        "now-of-the-client",
+    ),
+)
 async def late_begins_after_the_limit(bench: Bench) -> None:
     """A run is late from one millisecond after its limit on, and not at it, by the `now_ms` of the very answer."""
     limit = 5_000
@@ -65,7 +82,18 @@ async def late_begins_after_the_limit(bench: Bench) -> None:
     await _around(bench, limit, lambda slot: bench.b.ask(job=f"j{next(jobs)}", slot=slot, max_late_ms=limit), judge)
 
 
-@rule("LAT-003", level="lease", spec=("claim-late-first", "claim-row-2", "claim-row-8"))
+@rule(
+    "LAT-003",
+    level="lease",
+    spec=("claim-late-first", "claim-row-2", "claim-row-8"),
+    catches=(
+        "takeover-late",
+        "same-token-running",
+        "takeover-needs-its-mode",
+        "attempt-stuck",
+        "retry-with-a-fresh-token",
+    ),
+)
 async def known_run_is_not_late(bench: Bench) -> None:
     """Neither the repetition of a win nor a takeover is late, with any limit."""
     held = await bench.a.win()
@@ -77,7 +105,12 @@ async def known_run_is_not_late(bench: Bench) -> None:
         assert await taken.release()
 
 
-@rule("LAT-004", level="lease", spec=("claim-row-12", "claim-row-14", "limits-numbers"))
+@rule(
+    "LAT-004",
+    level="lease",
+    spec=("claim-row-12", "claim-row-14", "limits-numbers"),
+    catches=("late-by-the-client", "late-in-seconds", "late-is-recorded", "late-never", "always-running"),
+)
 async def without_limit_never_late(bench: Bench) -> None:
     """Without a limit no run is late, not the oldest; and a limit is kept in milliseconds."""
     assert (await bench.a.win(slot=0)).attempt == 1
@@ -87,7 +120,12 @@ async def without_limit_never_late(bench: Bench) -> None:
     assert (await bench.b.ask(job="x", slot=now - 700, max_late_ms=60_000)).outcome == "won"
 
 
-@rule("LAT-005", level="lease", spec=("claim-row-12", "claim-row-14", "claim-row-11"))
+@rule(
+    "LAT-005",
+    level="lease",
+    spec=("claim-row-12", "claim-row-14", "claim-row-11"),
+    catches=("late-when-early", "early-at-all", "always-running"),
+)
 async def slot_ahead_is_not_late(bench: Bench) -> None:
     """A slot that the store's clock has not quite reached is started, even with no lateness allowed."""
     for number in range(5):
@@ -98,7 +136,12 @@ async def slot_ahead_is_not_late(bench: Bench) -> None:
         assert (told.outcome, told.attempt) == ("won", 1)
 
 
-@rule("LAT-006", level="lease", spec=("claim-row-11", "result-none", "claim-writes", "time-instance-wrong"))
+@rule(
+    "LAT-006",
+    level="lease",
+    spec=("claim-row-11", "result-none", "claim-writes", "time-instance-wrong"),
+    catches=("wait-missing-for-takeover", "early-never", "wait-in-seconds"),
+)
 async def slot_far_ahead_waits(bench: Bench) -> None:
     """A slot more than a second ahead is `none` with the time until it, in any mode, and writes nothing."""
     async with bench.unchanged():
@@ -113,7 +156,19 @@ async def slot_far_ahead_waits(bench: Bench) -> None:
     assert (await bench.a.win(slot=SLOT)).attempt == 1
 
 
-@rule("LAT-007", level="lease", spec=("claim-row-11", "time-interval-late", "time-store-clock"))
+@rule(
+    "LAT-007",
+    level="lease",
+    spec=("claim-row-11", "time-interval-late", "time-store-clock"),
+    catches=(
+        "early-by-one-more",
+        "early-inclusive",
+        "early-at-all",
+        "early-never",
+        "wait-in-seconds",
+        "now-of-the-client",
+    ),
+)
 async def early_begins_after_a_second(bench: Bench) -> None:
     """A slot exactly a second ahead of the store's clock is started, and one millisecond more is not."""
 
@@ -128,7 +183,19 @@ async def early_begins_after_a_second(bench: Bench) -> None:
     await _around(bench, -EARLY_MS, lambda slot: bench.b.ask(job=f"j{next(jobs)}", slot=slot), judge)
 
 
-@rule("LAT-008", level="lease", spec=("claim-order", "claim-row-9", "claim-row-12", "claim-row-11"))
+@rule(
+    "LAT-008",
+    level="lease",
+    spec=("claim-order", "claim-row-9", "claim-row-12", "claim-row-11"),
+    catches=(
+        "late-after-overlap",
+        "takeover-of-nothing-is-late",
+        "late-is-recorded",
+        "late-zero-is-no-limit",
+        "early-never",
+        "overtaken-by-ended-runs-only",
+    ),
+)
 async def lateness_has_its_place(bench: Bench) -> None:
     """A superseded slot is not late, a late or early one is not told of an overlap, and a takeover is neither."""
     held = await bench.a.win(slot=SLOT)
@@ -139,7 +206,12 @@ async def lateness_has_its_place(bench: Bench) -> None:
     assert (await bench.b.ask(slot=SLOT + 1, max_late_ms=CENTURIES_MS)).outcome == "overlap"
 
 
-@rule("LAT-009", level="lease", spec=("claim-row-12", "claim-row-9", "word-floor"))
+@rule(
+    "LAT-009",
+    level="lease",
+    spec=("claim-row-12", "claim-row-9", "word-floor"),
+    catches=("late-is-recorded", "late-zero-is-no-limit", "late-never"),
+)
 async def late_claim_starts_nothing(bench: Bench) -> None:
     """A late or early claim counts as no start: older slots can still be started after it."""
     now = (await bench.a.active()).now_ms
@@ -149,7 +221,12 @@ async def late_claim_starts_nothing(bench: Bench) -> None:
     assert (await bench.b.win(slot=SLOT)).attempt == 1
 
 
-@rule("LAT-010", level="lease", spec=("result-none", "claim-none-wait", "claim-row-10"))
+@rule(
+    "LAT-010",
+    level="lease",
+    spec=("result-none", "claim-none-wait", "claim-row-10"),
+    catches=("wait-missing-for-takeover", "wait-in-seconds", "wait-below-zero", "takeover-creates"),
+)
 async def wait_ends_at_the_slot(bench: Bench) -> None:
     """A takeover of an unknown run carries `wait_ms` until the millisecond before its slot, and none from it on."""
 

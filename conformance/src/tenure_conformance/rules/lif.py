@@ -31,7 +31,19 @@ def _every_call(bench: Bench, backend: Any) -> list[tuple[str, Callable[[], Awai
     ]
 
 
-@rule("LIF-001", level="lease", spec=("enter-prepares", "enter-concurrent", "claim-atomic"))
+@rule(
+    "LIF-001",
+    level="lease",
+    spec=("enter-prepares", "enter-concurrent", "claim-atomic"),
+    catches=(
+        "entering-at-once-fails",
+        "busy-is-an-error",
+        "race-first-claim",
+        "race-claim",
+        "sqlite-no-transaction",
+        "always-won",
+    ),
+)
 @answered("entering at once")
 async def entering_at_once(bench: Bench) -> None:
     """Many objects that enter a fresh namespace at once all succeed, see one store, and one of them wins a run."""
@@ -44,7 +56,12 @@ async def entering_at_once(bench: Bench) -> None:
         assert len(outcomes(answers, "running")) == len(clients) - 1
 
 
-@rule("LIF-002", level="lease", spec="errors-closed")
+@rule(
+    "LIF-002",
+    level="lease",
+    spec="errors-closed",
+    catches=("active-works-when-left", "works-when-left", "closed-is-runtime-error", "leaving-empties"),
+)
 async def left_backend_is_closed(bench: Bench) -> None:
     """After leaving every call raises BackendClosed, and so it does before entering."""
     async with bench.visitor("guest") as guest:
@@ -60,7 +77,12 @@ async def left_backend_is_closed(bench: Bench) -> None:
     assert (await bench.b.ask()).holder == "guest"
 
 
-@rule("LIF-003", level="lease", spec=("errors-closed", "enter-prepares", "errors-deadline"))
+@rule(
+    "LIF-003",
+    level="lease",
+    spec=("errors-closed", "enter-prepares", "errors-deadline"),
+    catches=("leaving-cuts-calls-off", "closed-is-runtime-error", "leaving-closes-others"),
+)
 @answered("leaving amid calls")
 async def leaving_amid_calls(bench: Bench) -> None:
     """Leaving while calls are on their way ends soon; each of them answers or raises a BackendError, and none
@@ -81,7 +103,7 @@ async def leaving_amid_calls(bench: Bench) -> None:
             assert (await bench.a.claim(claim)).attempt == 1
 
 
-@rule("LIF-004", level="lease", spec="enter-prepares", pace="heavy")
+@rule("LIF-004", level="lease", spec="enter-prepares", pace="heavy", catches=("entering-leaks-tasks",))
 @answered("entering again and again")
 async def leaving_leaves_nothing(bench: Bench) -> None:
     """Entering and leaving again and again, and calls in between, leave no tasks, threads or open files behind."""
@@ -110,7 +132,12 @@ async def leaving_leaves_nothing(bench: Bench) -> None:
     )
 
 
-@rule("LIF-005", level="lease", spec=("capabilities-final", "time-min-lease"))
+@rule(
+    "LIF-005",
+    level="lease",
+    spec=("capabilities-final", "time-min-lease"),
+    catches=("promises-change", "promises-other-things"),
+)
 async def capabilities_are_as_declared(bench: Bench) -> None:
     """`capabilities` of every entered object are those that the target declares, and hold their limits."""
     for client in (bench.a, bench.b):
@@ -128,7 +155,7 @@ async def capabilities_are_as_declared(bench: Bench) -> None:
         assert early.shared <= bench.a.capabilities.shared, "before entering it promised to be shared"
 
 
-@rule("LIF-006", level="lease", spec=("backend-level", "hint-what"))
+@rule("LIF-006", level="lease", spec=("backend-level", "hint-what"), catches=("hints-missing", "is-no-lease-backend"))
 async def powers_are_as_declared(bench: Bench) -> None:
     """The backend has every method of its level, and pushes hints exactly if the target declares the level `hints`."""
     for client in (bench.a, bench.b):
@@ -137,7 +164,19 @@ async def powers_are_as_declared(bench: Bench) -> None:
         assert has_hints == ("hints" in bench.target.levels), "the level `hints` and the method `changes` disagree"
 
 
-@rule("LIF-007", level="lease", spec=("enter-prepares", "namespace-only"))
+@rule(
+    "LIF-007",
+    level="lease",
+    spec=("enter-prepares", "namespace-only"),
+    catches=(
+        "entering-forgets-history",
+        "leaving-closes-others",
+        "leaving-empties",
+        "entering-empties",
+        "entering-releases",
+        "sqlite-records-of-all-namespaces",
+    ),
+)
 @answered("entering a store in use")
 async def entering_changes_nothing(bench: Bench) -> None:
     """Entering a store that is in use changes nothing of what it keeps: runs, leases and history."""
@@ -154,7 +193,19 @@ async def entering_changes_nothing(bench: Bench) -> None:
     assert await held.heartbeat()
 
 
-@rule("LIF-008", level="lease", spec=("claim-atomic", "errors-never-outcome", "calls-guarded"))
+@rule(
+    "LIF-008",
+    level="lease",
+    spec=("claim-atomic", "errors-never-outcome", "calls-guarded"),
+    catches=(
+        "answers-out-of-order",
+        "sqlite-batch-shares-one-answer",
+        "heartbeat-of-any-token",
+        "error-is-false",
+        "sqlite-busy-is-raised",
+        "error-is-running",
+    ),
+)
 @answered("calls side by side")
 async def calls_side_by_side(bench: Bench) -> None:
     """Fifty calls of every kind on one object at once get each their own answer."""
@@ -181,7 +232,12 @@ async def calls_side_by_side(bench: Bench) -> None:
         await asyncio.gather(*(all_of(number) for number in range(len(held))))
 
 
-@rule("LIF-009", level="durable", spec=("capabilities-durable", "bounds-never-dropped", "bounds-history"))
+@rule(
+    "LIF-009",
+    level="durable",
+    spec=("capabilities-durable", "bounds-never-dropped", "bounds-history"),
+    catches=("sqlite-in-memory",),
+)
 @answered("after everyone left")
 async def state_outlives_everyone(bench: Bench) -> None:
     """After everyone left, dropped runs stay dropped, ended ones ended, and history is as it was."""
@@ -200,7 +256,12 @@ async def state_outlives_everyone(bench: Bench) -> None:
             assert await bench.look(by=later) == {}
 
 
-@rule("LIF-010", level="lease", spec=("enter-prepares", "backend-level"))
+@rule(
+    "LIF-010",
+    level="lease",
+    spec=("enter-prepares", "backend-level"),
+    catches=("entering-empties", "entering-releases", "token-known-to-its-object"),
+)
 async def objects_are_independent(bench: Bench) -> None:
     """An object knows nothing that the store does not: what one wins, another renews, releases, wins and finishes."""
     held = await bench.a.win()

@@ -12,7 +12,13 @@ from tenure_conformance.timing import LONG_MS
 DAY_MS = 86_400_000
 
 
-@rule("LSE-001", level="lease", spec=("word-live", "time-store-clock", "time-interval"), pace="timed")
+@rule(
+    "LSE-001",
+    level="lease",
+    spec=("word-live", "time-store-clock", "time-interval"),
+    pace="timed",
+    catches=("clock-too-fast", "expiry-early", "lease-floor-seconds", "clock-of-the-client", "lease-from-the-slot"),
+)
 async def lease_is_not_over_early(bench: Bench) -> None:
     """A lease is live until its end: `active`, `running` and the guarded calls say so until shortly before it."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
@@ -22,7 +28,13 @@ async def lease_is_not_over_early(bench: Bench) -> None:
     assert shown.live == (shown.lease_left_ms > 0)
 
 
-@rule("LSE-002", level="lease", spec=("word-live", "claim-row-8", "time-interval-bound"), pace="timed")
+@rule(
+    "LSE-002",
+    level="lease",
+    spec=("word-live", "claim-row-8", "time-interval-bound"),
+    pace="timed",
+    catches=("expired-forgotten", "expiry-never", "lease-ceil-seconds"),
+)
 async def lease_ends(bench: Bench) -> None:
     """A lease is over when it has run out: the run is not live in `active` and can be taken over at once."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
@@ -33,7 +45,13 @@ async def lease_ends(bench: Bench) -> None:
     assert (await held.claimed_by(bench.b)).outcome == "won"
 
 
-@rule("LSE-003", level="lease", spec=("time-round-up", "time-store-clock"), pace="timed")
+@rule(
+    "LSE-003",
+    level="lease",
+    spec=("time-round-up", "time-store-clock"),
+    pace="timed",
+    catches=("grain-rounds-down", "lease-floor-seconds", "clock-of-the-client", "lease-ceil-seconds"),
+)
 async def lease_is_not_rounded_to_seconds(bench: Bench) -> None:
     """A lease of a second and a half is neither one second nor two, where the store counts in less than seconds."""
     scale = bench.lease_ms // bench.target.lease_ms
@@ -44,7 +62,12 @@ async def lease_is_not_rounded_to_seconds(bench: Bench) -> None:
     assert (await held.claimed_by(bench.b)).outcome == "won"
 
 
-@rule("LSE-004", level="lease", spec=("time-min-lease", "limits-before-send", "limits-numbers"))
+@rule(
+    "LSE-004",
+    level="lease",
+    spec=("time-min-lease", "limits-before-send", "limits-numbers"),
+    catches=("least-lease-not-checked",),
+)
 async def too_short_lease_is_refused(bench: Bench) -> None:
     """A lease below the store's least is InvalidClaim and writes nothing; the least itself is granted."""
     least = bench.a.capabilities.min_lease_ms
@@ -56,7 +79,21 @@ async def too_short_lease_is_refused(bench: Bench) -> None:
     assert bench.same_time(held.expires_at - held.started_at, bench.granted(least))
 
 
-@rule("LSE-005", level="lease", spec=("word-live", "claim-row-8"), pace="timed")
+@rule(
+    "LSE-005",
+    level="lease",
+    spec=("word-live", "claim-row-8"),
+    pace="timed",
+    catches=(
+        "takeover-steals",
+        "expiry-with-grace",
+        "clock-of-the-client",
+        "expired-forgotten",
+        "expiry-never",
+        "lease-ceil-seconds",
+        "sqlite-clock-in-seconds",
+    ),
+)
 async def leases_are_their_own(bench: Bench) -> None:
     """Leases of different lengths in one job run side by side, each as long as its own claim asked."""
     short = await bench.a.win(slot=SLOT, lease_ms=bench.short_ms, overlap="allow")
@@ -71,7 +108,19 @@ async def leases_are_their_own(bench: Bench) -> None:
     assert (await long.claimed_by(bench.b, overlap="allow")).outcome == "running"
 
 
-@rule("LSE-006", level="lease", spec=("limits-numbers", "word-live"))
+@rule(
+    "LSE-006",
+    level="lease",
+    spec=("limits-numbers", "word-live"),
+    catches=(
+        "lease-int32",
+        "lease-limit-of-a-day",
+        "lease-of-an-hour-at-most",
+        "lease-floor-seconds",
+        "takeover-steals",
+        "lease-ceil-seconds",
+    ),
+)
 @answered("a possible lease")
 async def long_leases_do_not_overflow(bench: Bench) -> None:
     """Leases of a month and of ten years are granted to the millisecond."""
@@ -85,7 +134,20 @@ async def long_leases_do_not_overflow(bench: Bench) -> None:
         assert (await held.claimed_by(bench.b)).outcome == "running"
 
 
-@rule("LSE-007", level="lease", spec=("result-won", "result-running", "active-live", "result-overlap"), pace="timed")
+@rule(
+    "LSE-007",
+    level="lease",
+    spec=("result-won", "result-running", "active-live", "result-overlap"),
+    pace="timed",
+    catches=(
+        "overlap-full-lease",
+        "running-full-lease",
+        "sqlite-two-clocks",
+        "active-tells-seconds",
+        "now-of-entering",
+        "won-tells-no-lease",
+    ),
+)
 async def what_is_left_is_exact(bench: Bench) -> None:
     """Every answer that tells what is left of a lease tells the same end of it, by the store's clock, as it
     runs down."""
@@ -106,7 +168,12 @@ async def what_is_left_is_exact(bench: Bench) -> None:
         await asyncio.sleep(0.03)
 
 
-@rule("LSE-008", level="lease", spec=("time-round-up",))
+@rule(
+    "LSE-008",
+    level="lease",
+    spec=("time-round-up",),
+    catches=("grain-rounds-down", "lease-floor-seconds", "lease-ceil-seconds"),
+)
 async def lease_is_rounded_up(bench: Bench) -> None:
     """A lease is granted rounded up to the store's granularity and never shorter, whatever its last digits."""
     grain, least = bench.a.capabilities.lease_granularity_ms, bench.a.capabilities.min_lease_ms
@@ -118,7 +185,19 @@ async def lease_is_rounded_up(bench: Bench) -> None:
         assert bench.same_time(granted, bench.granted(lease_ms))
 
 
-@rule("LSE-009", level="lease", spec=("claim-row-2", "heartbeat-holds"))
+@rule(
+    "LSE-009",
+    level="lease",
+    spec=("claim-row-2", "heartbeat-holds"),
+    catches=(
+        "same-token-heartbeats-keep-the-length",
+        "same-token-keeps-the-old-end",
+        "same-token-keeps-the-old-length",
+        "heartbeat-adds-up",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+    ),
+)
 async def renewed_claim_sets_the_length(bench: Bench) -> None:
     """A repeated claim sets the lease's length, shorter or longer, for itself and for the heartbeats after it."""
     held = await bench.a.win(lease_ms=LONG_MS)
@@ -134,7 +213,13 @@ async def renewed_claim_sets_the_length(bench: Bench) -> None:
         assert before + granted - bench.loose_ms <= end <= active.now_ms + granted + bench.loose_ms
 
 
-@rule("LSE-010", level="lease", spec=("word-live", "claim-row-8", "active-all"), pace="timed")
+@rule(
+    "LSE-010",
+    level="lease",
+    spec=("word-live", "claim-row-8", "active-all"),
+    pace="timed",
+    catches=("active-started-with-the-slot", "expired-forgotten", "expiry-never", "lease-ceil-seconds"),
+)
 async def lapsed_run_stays_known(bench: Bench) -> None:
     """A run whose lease ran out stays known, with its attempt, holder and fence, until someone takes or ends it."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -146,7 +231,20 @@ async def lapsed_run_stays_known(bench: Bench) -> None:
     assert (told.outcome, told.attempt, told.holder, told.lease_left_ms) == ("running", 1, "a", 0)
 
 
-@rule("LSE-011", level="lease", spec=("word-live", "claim-row-8", "claim-row-3"), pace="timed")
+@rule(
+    "LSE-011",
+    level="lease",
+    spec=("word-live", "claim-row-8", "claim-row-3"),
+    pace="timed",
+    catches=(
+        "expiry-inclusive",
+        "former-attempt-steals",
+        "takeover-steals",
+        "expiry-with-grace",
+        "expired-forgotten",
+        "expiry-never",
+    ),
+)
 async def end_is_where_now_says(bench: Bench) -> None:
     """Around the end of a lease each claim is answered by its own `now_ms`: before the end `running`, at it no more."""
     # Their ends lie a few milliseconds apart, so that a probe falls on the very end of one.

@@ -34,7 +34,19 @@ async def _assert_apart(bench: Bench, names: Sequence[str]) -> None:
         assert live == {other for n, other in enumerate(names) if n > number or n % 3 == 0}, name
 
 
-@rule("NAM-001", level="lease", spec="names-exact")
+@rule(
+    "NAM-001",
+    level="lease",
+    spec="names-exact",
+    catches=(
+        "names-as-files",
+        "sqlite-active-like",
+        "jobs-share-results",
+        "active-by-prefix",
+        "overlap-of-any-job",
+        "jobs-are-one",
+    ),
+)
 @answered("a possible name")
 async def separators_join_nothing(bench: Bench) -> None:
     """Names with separators, and with what reads like a slot at their end, do not run into each other."""
@@ -44,7 +56,19 @@ async def separators_join_nothing(bench: Bench) -> None:
     )
 
 
-@rule("NAM-002", level="lease", spec="names-exact")
+@rule(
+    "NAM-002",
+    level="lease",
+    spec="names-exact",
+    catches=(
+        "names-normalized",
+        "names-compatible",
+        "names-without-surrogates",
+        "active-names-folded",
+        "names-casefolded",
+        "jobs-share-results",
+    ),
+)
 @answered("a possible name")
 async def unicode_forms_differ(bench: Bench) -> None:
     """Names that look alike in different Unicode forms are different, and so are pictures, widths and invisible
@@ -54,19 +78,55 @@ async def unicode_forms_differ(bench: Bench) -> None:
     )
 
 
-@rule("NAM-003", level="lease", spec="names-exact")
+@rule(
+    "NAM-003",
+    level="lease",
+    spec="names-exact",
+    catches=(
+        "sqlite-nocase",
+        "active-names-folded",
+        "sqlite-active-like",
+        "names-lower-ascii",
+        "names-casefolded",
+        "jobs-share-results",
+    ),
+)
 async def case_counts(bench: Bench) -> None:
     """Names that differ in case are different."""
     await _assert_apart(bench, ["sync", "Sync", "SYNC", "sYnc", "ÄPFEL", "äpfel"])
 
 
-@rule("NAM-004", level="lease", spec="names-exact")
+@rule(
+    "NAM-004",
+    level="lease",
+    spec="names-exact",
+    catches=(
+        "names-compatible",
+        "sqlite-trimmed",
+        "names-padded",
+        "names-stripped",
+        "jobs-share-results",
+        "active-by-prefix",
+    ),
+)
 async def spaces_count(bench: Bench) -> None:
     """Spaces at the beginning, at the end and within a name count."""
     await _assert_apart(bench, ["a", " a", "a ", " a ", "a  b", "a b", " ", "  ", "\u00a0"])
 
 
-@rule("NAM-005", level="lease", spec="names-exact")
+@rule(
+    "NAM-005",
+    level="lease",
+    spec="names-exact",
+    catches=(
+        "names-as-files",
+        "names-without-wildcards",
+        "active-names-folded",
+        "sqlite-active-like",
+        "jobs-share-results",
+        "active-by-prefix",
+    ),
+)
 @answered("a possible name")
 async def signs_mean_nothing(bench: Bench) -> None:
     """Signs that patterns, paths, queries and scripts know are plain letters in a name."""
@@ -99,7 +159,19 @@ async def signs_mean_nothing(bench: Bench) -> None:
     )
 
 
-@rule("NAM-006", level="lease", spec=("limits-name", "limits-before-send"))
+@rule(
+    "NAM-006",
+    level="lease",
+    spec=("limits-name", "limits-before-send"),
+    catches=(
+        "name-counted-in-characters",
+        "name-too-long",
+        "names-cut-at-199",
+        "active-unchecked-names",
+        "names-cut-at-64",
+        "invalid-is-false",
+    ),
+)
 @answered("a long name")
 async def longest_names_work(bench: Bench) -> None:
     """A name of 200 bytes works and its last byte counts, in ASCII and beyond; one of 201 bytes is InvalidClaim."""
@@ -112,7 +184,19 @@ async def longest_names_work(bench: Bench) -> None:
                 await call()
 
 
-@rule("NAM-007", level="lease", spec=("limits-name", "limits-before-send"))
+@rule(
+    "NAM-007",
+    level="lease",
+    spec=("limits-name", "limits-before-send"),
+    catches=(
+        "name-empty",
+        "name-with-controls",
+        "name-with-nul",
+        "name-with-surrogates",
+        "active-unchecked-names",
+        "invalid-is-false",
+    ),
+)
 async def impossible_names_are_refused(bench: Bench) -> None:
     """An empty name, one with a control character or a lone surrogate, is InvalidClaim in every call, and
     nothing is written."""
@@ -136,7 +220,12 @@ def _calls_of_job(bench: Bench, name: str) -> list[tuple[str, Callable[[], Await
     ]
 
 
-@rule("NAM-008", level="lease", spec=("limits-token", "limits-slot", "limits-before-send"))
+@rule(
+    "NAM-008",
+    level="lease",
+    spec=("limits-token", "limits-slot", "limits-before-send"),
+    catches=("finish-unchecked", "heartbeat-unchecked", "release-unchecked", "invalid-is-false", "slot-in-32-bits"),
+)
 async def impossible_runs_are_refused(bench: Bench) -> None:
     """A slot or a token beyond the limits is InvalidClaim in heartbeat, finish and release, and nothing is written."""
     held = await bench.a.win()
@@ -165,7 +254,7 @@ async def impossible_runs_are_refused(bench: Bench) -> None:
     assert await held.heartbeat()
 
 
-@rule("NAM-009", level="lease", spec=("limits-token", "names-exact"))
+@rule("NAM-009", level="lease", spec=("limits-token", "names-exact"), catches=("token-alphanumeric",))
 @answered("a possible token")
 async def every_token_works(bench: Bench) -> None:
     """Tokens of 1 and of 64 characters, and of every printable ASCII character, hold their runs."""
@@ -178,7 +267,18 @@ async def every_token_works(bench: Bench) -> None:
     assert await bench.look() == {}
 
 
-@rule("NAM-010", level="lease", spec=("limits-name", "names-exact", "result-running"))
+@rule(
+    "NAM-010",
+    level="lease",
+    spec=("limits-name", "names-exact", "result-running"),
+    catches=(
+        "instance-cut-at-64",
+        "instance-stripped",
+        "running-hides-the-holder",
+        "overlap-of-any-job",
+        "jobs-are-one",
+    ),
+)
 @answered("a possible holder")
 async def holders_are_told_exactly(bench: Bench) -> None:
     """An instance's id comes back exactly, up to 200 bytes, wherever the holder is told."""
@@ -195,7 +295,12 @@ async def holders_are_told_exactly(bench: Bench) -> None:
         assert only((await bench.b.win(job=job, after=1)).result.previous).holder == instance
 
 
-@rule("NAM-011", level="lease", spec=("limits-name", "limits-before-send", "namespace-only"))
+@rule(
+    "NAM-011",
+    level="lease",
+    spec=("limits-name", "limits-before-send", "namespace-only"),
+    catches=("namespace-unchecked", "namespace-ignored"),
+)
 async def impossible_namespaces_are_refused(bench: Bench) -> None:
     """A namespace beyond the limits of names is InvalidClaim, at the latest when its backend is entered."""
     for namespace in ("", "x" * 201, "é" * 101, "a\x00b", "a\n", "\ud800"):

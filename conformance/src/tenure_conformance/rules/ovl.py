@@ -9,7 +9,12 @@ from tenure_conformance.situations import MODES
 from tenure_conformance.timing import LONG_MS
 
 
-@rule("OVL-001", level="lease", spec=("claim-row-13", "result-overlap"))
+@rule(
+    "OVL-001",
+    level="lease",
+    spec=("claim-row-13", "result-overlap"),
+    catches=("overlap-tells-the-claimant", "overlap-never", "overlap-of-newer-runs-only", "always-won"),
+)
 async def live_run_is_in_the_way(bench: Bench) -> None:
     """Under `skip` a newer slot is told `overlap` with the live run's slot, holder and lease, and attempt 0 of
     its own."""
@@ -24,7 +29,17 @@ async def live_run_is_in_the_way(bench: Bench) -> None:
     assert await held.heartbeat()
 
 
-@rule("OVL-002", level="lease", spec=("claim-row-9", "newer-counts-dropped"))
+@rule(
+    "OVL-002",
+    level="lease",
+    spec=("claim-row-9", "newer-counts-dropped"),
+    catches=(
+        "overtaken-by-ended-runs-only",
+        "overtaken-by-live-runs-only",
+        "older-slot-starts",
+        "older-slot-superseded-under-allow",
+    ),
+)
 async def older_slot_is_superseded(bench: Bench) -> None:
     """Under `skip` an unknown run older than one that started is `done` superseded without an attempt, live or
     ended."""
@@ -40,7 +55,20 @@ async def older_slot_is_superseded(bench: Bench) -> None:
     assert (await bench.b.win(job="job 1", slot=SLOT + 4, overlap="allow")).attempt == 1
 
 
-@rule("OVL-003", level="lease", spec=("claim-row-13", "word-live", "claim-row-6"), pace="timed")
+@rule(
+    "OVL-003",
+    level="lease",
+    spec=("claim-row-13", "word-live", "claim-row-6"),
+    pace="timed",
+    catches=(
+        "overlap-of-lapsed-runs",
+        "exhausted-stays-unfinished",
+        "attempts-one-more",
+        "attempts-without-limit",
+        "overlap-of-released-runs",
+        "expiry-with-grace",
+    ),
+)
 async def dead_runs_are_not_in_the_way(bench: Bench) -> None:
     """A run that lapsed, was released, finished or exhausted is not in the way of a newer slot."""
     for end in ("lapsed", "released", "success", "exhausted"):
@@ -58,7 +86,19 @@ async def dead_runs_are_not_in_the_way(bench: Bench) -> None:
         assert lost == ([SLOT] if end in ("lapsed", "released") else []), end
 
 
-@rule("OVL-004", level="lease", spec=("claim-row-13", "names-exact", "namespace-only"))
+@rule(
+    "OVL-004",
+    level="lease",
+    spec=("claim-row-13", "names-exact", "namespace-only"),
+    catches=(
+        "sqlite-nocase",
+        "sqlite-trimmed",
+        "names-padded",
+        "names-stripped",
+        "names-lower-ascii",
+        "names-casefolded",
+    ),
+)
 async def other_jobs_are_not_in_the_way(bench: Bench) -> None:
     """Only runs of the very job are in the way: none of jobs with a like name, and none of another namespace."""
     elsewhere = await bench.client("elsewhere", namespace=bench.namespace + "-2")
@@ -69,7 +109,18 @@ async def other_jobs_are_not_in_the_way(bench: Bench) -> None:
     assert (await bench.b.ask(job="sync", slot=SLOT + 1)).outcome == "overlap"
 
 
-@rule("OVL-005", level="lease", spec=("claim-own-rules", "claim-row-14"))
+@rule(
+    "OVL-005",
+    level="lease",
+    spec=("claim-own-rules", "claim-row-14"),
+    catches=(
+        "older-slot-superseded-under-allow",
+        "supersedes-under-allow",
+        "overlap-always",
+        "lease-from-the-slot",
+        "always-running",
+    ),
+)
 async def allowed_runs_overlap(bench: Bench) -> None:
     """Under `allow` runs of a job are live side by side, older slots as well as newer ones, and none is superseded."""
     slots = [SLOT + number for number in (3, 4, 2, 5, 1)]
@@ -82,7 +133,19 @@ async def allowed_runs_overlap(bench: Bench) -> None:
         assert await run.heartbeat()
 
 
-@rule("OVL-006", level="lease", spec=("claim-atomic", "claim-row-13", "claim-row-9"))
+@rule(
+    "OVL-006",
+    level="lease",
+    spec=("claim-atomic", "claim-row-13", "claim-row-9"),
+    catches=(
+        "conflict-is-running",
+        "race-first-claim",
+        "race-overlap",
+        "race-claim",
+        "sqlite-no-transaction",
+        "overlap-never",
+    ),
+)
 async def one_of_many_slots_wins(bench: Bench) -> None:
     """Of many slots of a job that are claimed at once under `skip` exactly one is won, again and again."""
     clients = await bench.clients()
@@ -98,7 +161,20 @@ async def one_of_many_slots_wins(bench: Bench) -> None:
         assert len((await bench.b.active(job)).runs) == 1
 
 
-@rule("OVL-007", level="lease", spec=("claim-row-13", "claim-row-9", "active-all"), pace="heavy")
+@rule(
+    "OVL-007",
+    level="lease",
+    spec=("claim-row-13", "claim-row-9", "active-all"),
+    pace="heavy",
+    catches=(
+        "overlap-first-page",
+        "older-slot-starts",
+        "overlap-of-released-runs",
+        "overlap-never",
+        "overlap-of-newer-runs-only",
+        "overlap-always",
+    ),
+)
 @answered("many runs")
 async def overlap_sees_every_run(bench: Bench) -> None:
     """The one live run is found among hundreds of others, wherever it stands among them, and so is the newest."""
@@ -119,7 +195,20 @@ async def _lose(client: Client, slot: int, *, keep: bool) -> None:
     assert keep or await held.release()
 
 
-@rule("OVL-008", level="lease", spec=("claim-row-7", "result-overlap"), pace="timed")
+@rule(
+    "OVL-008",
+    level="lease",
+    spec=("claim-row-7", "result-overlap"),
+    pace="timed",
+    catches=(
+        "overlap-attempt-missing",
+        "takeover-never-waits",
+        "lapsed-holder-beside-a-live",
+        "overlap-full-lease",
+        "overlap-tells-the-claimant",
+        "overlap-never",
+    ),
+)
 async def takeover_waits_for_the_live_run(bench: Bench) -> None:
     """Under `skip` a takeover of the newest run is told `overlap`, with its own attempt, while an older run is live."""
     older = await bench.a.win(slot=SLOT, overlap="allow")
@@ -138,7 +227,19 @@ async def takeover_waits_for_the_live_run(bench: Bench) -> None:
     assert (await bench.b.takeover(SLOT + 1)).outcome == "won"
 
 
-@rule("OVL-009", level="lease", spec=("claim-own-rules", "claim-row-14", "claim-row-13"))
+@rule(
+    "OVL-009",
+    level="lease",
+    spec=("claim-own-rules", "claim-row-14", "claim-row-13"),
+    catches=(
+        "older-slot-superseded-under-allow",
+        "overlap-never",
+        "overlap-of-newer-runs-only",
+        "supersedes-under-allow",
+        "overlap-always",
+        "lease-from-the-slot",
+    ),
+)
 async def claim_brings_its_own_rule(bench: Bench) -> None:
     """The claim's own overlap rule decides, not that of the run in the way: `allow` beside `skip`, and `skip`
     beside `allow`."""
@@ -150,7 +251,20 @@ async def claim_brings_its_own_rule(bench: Bench) -> None:
     assert (await bench.a.win(slot=SLOT - 1, overlap="allow")).attempt == 1
 
 
-@rule("OVL-010", level="lease", spec=("claim-row-2", "claim-row-4"), pace="timed")
+@rule(
+    "OVL-010",
+    level="lease",
+    spec=("claim-row-2", "claim-row-4"),
+    pace="timed",
+    catches=(
+        "lapsed-holder-beside-a-newer",
+        "overtaken-run-is-taken",
+        "same-token-keeps-the-old-end",
+        "same-token-keeps-the-old-length",
+        "overtaken-by-ended-runs-only",
+        "overtaken-by-live-runs-only",
+    ),
+)
 async def holder_repeats_while_live_only(bench: Bench) -> None:
     """The holder's claim is repeated beside other live runs while its own is live; once over, a newer run
     supersedes it."""
@@ -169,7 +283,19 @@ async def holder_repeats_while_live_only(bench: Bench) -> None:
     assert (await held.again()).status == "superseded"
 
 
-@rule("OVL-011", level="lease", spec=("claim-supersedes", "word-superseded", "previous-superseded"))
+@rule(
+    "OVL-011",
+    level="lease",
+    spec=("claim-supersedes", "word-superseded", "previous-superseded"),
+    catches=(
+        "finish-of-superseded-is-true",
+        "supersedes-one",
+        "heartbeat-revives-ended",
+        "superseded-is-deleted",
+        "superseded-is-failed",
+        "previous-own-only",
+    ),
+)
 async def newer_win_supersedes(bench: Bench) -> None:
     """A win under `skip` supersedes every older unfinished run: they leave `active`, their tokens are dead, it
     is told of all."""
@@ -190,7 +316,12 @@ async def newer_win_supersedes(bench: Bench) -> None:
             assert (answer.outcome, answer.status, answer.attempt) == ("done", "superseded", 1)
 
 
-@rule("OVL-012", level="lease", spec=("claim-supersedes", "claim-own-rules"))
+@rule(
+    "OVL-012",
+    level="lease",
+    spec=("claim-supersedes", "claim-own-rules"),
+    catches=("overtaken-under-allow", "supersedes-under-allow", "overlap-always"),
+)
 async def allow_supersedes_nothing(bench: Bench) -> None:
     """A win under `allow` leaves every other run as it is, also a takeover, and is told of its own last attempt
     alone."""
@@ -205,7 +336,7 @@ async def allow_supersedes_nothing(bench: Bench) -> None:
     assert [slot for _, slot in await bench.look()] == [SLOT, SLOT + 1, SLOT + 2]
 
 
-@rule("OVL-013", level="lease", spec="claim-overlap-which")
+@rule("OVL-013", level="lease", spec="claim-overlap-which", catches=("overlap-names-the-oldest",))
 async def overlap_names_the_newest(bench: Bench) -> None:
     """If several runs are in the way, `overlap` names the newest of the live ones."""
     for slot in (SLOT + 2, SLOT, SLOT + 3, SLOT + 1):
@@ -217,7 +348,18 @@ async def overlap_names_the_newest(bench: Bench) -> None:
         assert (told.outcome, told.slot, told.holder, told.attempt) == ("overlap", SLOT + 3, "h3", 0)
 
 
-@rule("OVL-014", level="lease", spec=("claim-supersedes", "claim-row-4"), pace="timed")
+@rule(
+    "OVL-014",
+    level="lease",
+    spec=("claim-supersedes", "claim-row-4"),
+    pace="timed",
+    catches=(
+        "overtaken-run-is-taken",
+        "overtaken-by-ended-runs-only",
+        "overtaken-by-live-runs-only",
+        "overtaken-under-allow",
+    ),
+)
 async def newer_run_forbids_takeover(bench: Bench) -> None:
     """Under `skip` a run whose lease is over is not taken once a newer one started, live or ended; under
     `allow` it is."""
@@ -233,7 +375,12 @@ async def newer_run_forbids_takeover(bench: Bench) -> None:
     assert (await held.claimed_by(bench.b, overlap="allow")).outcome == "won"
 
 
-@rule("OVL-015", level="lease", spec=("claim-atomic", "claim-own-rules", "claim-supersedes"))
+@rule(
+    "OVL-015",
+    level="lease",
+    spec=("claim-atomic", "claim-own-rules", "claim-supersedes"),
+    catches=("race-first-claim", "race-overlap", "race-claim", "sqlite-no-transaction"),
+)
 async def one_live_run_under_skip(bench: Bench) -> None:
     """Whatever is claimed, finished and released at once under `skip`, at most one run of the job is ever live."""
     clients = await bench.clients(8)
@@ -255,7 +402,19 @@ async def one_live_run_under_skip(bench: Bench) -> None:
     await asyncio.gather(*(work(number) for number in range(len(clients))))
 
 
-@rule("OVL-016", level="lease", spec=("claim-row-7", "claim-row-8", "claim-supersedes"))
+@rule(
+    "OVL-016",
+    level="lease",
+    spec=("claim-row-7", "claim-row-8", "claim-supersedes"),
+    catches=(
+        "supersedes-at-first-wins-only",
+        "supersedes-one",
+        "supersedes-nothing",
+        "overlap-of-released-runs",
+        "takeover-needs-its-mode",
+        "supersedes-under-allow",
+    ),
+)
 async def newer_unfinished_runs_stay(bench: Bench) -> None:
     """A takeover under `allow` beside newer runs leaves them unfinished, and the newest can still be taken
     under `skip`."""

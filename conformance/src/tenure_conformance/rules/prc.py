@@ -11,7 +11,12 @@ from tenure_conformance.rule import rule
 from tenure_conformance.situations import MODES
 
 
-@rule("PRC-001", level="lease", spec=("word-slot", "word-run"))
+@rule(
+    "PRC-001",
+    level="lease",
+    spec=("word-slot", "word-run"),
+    catches=("slot-of-results-in-seconds", "slot-in-32-bits", "slot-in-seconds"),
+)
 async def a_millisecond_makes_a_run(bench: Bench) -> None:
     """Slots that lie one millisecond apart are different runs, everywhere that a slot is told."""
     slots = [SLOT + number for number in (0, 1, 2, 999, 1_000, 1_001)]
@@ -26,7 +31,19 @@ async def a_millisecond_makes_a_run(bench: Bench) -> None:
     assert (told.outcome, told.slot) == ("overlap", slots[-1])
 
 
-@rule("PRC-002", level="lease", spec=("limits-slot", "word-floor", "claim-row-14"))
+@rule(
+    "PRC-002",
+    level="lease",
+    spec=("limits-slot", "word-floor", "claim-row-14"),
+    catches=(
+        "slot-zero-is-below",
+        "overlap-always",
+        "lease-from-the-slot",
+        "slot-in-32-bits",
+        "error-is-running",
+        "always-running",
+    ),
+)
 @answered("a possible slot")
 async def extreme_slots_work(bench: Bench) -> None:
     """Slots from 0 on, around powers of two, are won, shown and finished exactly."""
@@ -41,7 +58,12 @@ async def extreme_slots_work(bench: Bench) -> None:
     assert (told.outcome, told.slot) == ("overlap", 2**40)
 
 
-@rule("PRC-003", level="lease", spec=("limits-slot", "result-none", "claim-row-11"))
+@rule(
+    "PRC-003",
+    level="lease",
+    spec=("limits-slot", "result-none", "claim-row-11"),
+    catches=("slot-limit-of-2038", "wait-missing-for-takeover", "early-never", "wait-in-seconds", "slot-in-32-bits"),
+)
 @answered("a possible slot")
 async def far_slots_are_told_exactly(bench: Bench) -> None:
     """For slots up to the end of the year 9999 the time to wait is told to the millisecond, and calls on them
@@ -58,7 +80,13 @@ async def far_slots_are_told_exactly(bench: Bench) -> None:
     assert [one.slot for one in await bench.b.results()] == [MAX_SLOT, MAX_SLOT - 1, 4_102_444_800_001]
 
 
-@rule("PRC-004", level="lease", spec=("claim-now", "result-now"), pace="timed")
+@rule(
+    "PRC-004",
+    level="lease",
+    spec=("claim-now", "result-now"),
+    pace="timed",
+    catches=("clock-in-tens", "sqlite-clock-in-seconds", "now-in-seconds"),
+)
 async def clock_counts_milliseconds(bench: Bench) -> None:
     """The store's clock counts milliseconds: its readings are not rounded to tens, hundreds or seconds."""
     told = []
@@ -69,7 +97,20 @@ async def clock_counts_milliseconds(bench: Bench) -> None:
     assert coarse <= max(1, bench.loose_ms), f"every reading is a multiple of {coarse} ms away from the others: {told}"
 
 
-@rule("PRC-005", level="lease", spec=("result-won", "active-live", "heartbeat-holds"))
+@rule(
+    "PRC-005",
+    level="lease",
+    spec=("result-won", "active-live", "heartbeat-holds"),
+    catches=(
+        "heartbeat-adds-up",
+        "heartbeat-of-one-length",
+        "heartbeat-half-a-lease",
+        "heartbeat-by-the-client",
+        "sqlite-two-clocks",
+        "active-tells-seconds",
+        "won-tells-no-lease",
+    ),
+)
 @answered("a possible lease")
 async def odd_leases_are_exact(bench: Bench) -> None:
     """Leases of odd lengths are told back to the millisecond, after the win, its repetition and a heartbeat."""
@@ -85,7 +126,7 @@ async def odd_leases_are_exact(bench: Bench) -> None:
         assert before + granted - bench.loose_ms <= end <= before + granted + 30_000
 
 
-@rule("PRC-006", level="lease", spec=("word-slot", "names-exact"))
+@rule("PRC-006", level="lease", spec=("word-slot", "names-exact"), catches=("slot-in-seconds",))
 async def neighbours_of_a_slot_are_unknown(bench: Bench) -> None:
     """A call on a slot next to a known one finds nothing: slots are neither rounded nor searched."""
     held = await bench.a.win(slot=SLOT + 500)

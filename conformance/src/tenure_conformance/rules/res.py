@@ -12,7 +12,12 @@ from tenure_conformance.records import ATTEMPTED, UNSTARTED, attempted, other_th
 from tenure_conformance.rule import rule
 
 
-@rule("RES-001", level="lease", spec=("results-one-record", "result-statuses"))
+@rule(
+    "RES-001",
+    level="lease",
+    spec=("results-one-record", "result-statuses"),
+    catches=("results-times-in-seconds", "results-of-known-runs-only", "slot-of-results-in-seconds"),
+)
 async def results_round_trip(bench: Bench) -> None:
     """A saved record comes back equal in every field, for each status, to every client."""
     saved = [attempted(SLOT + n, n + 1, status, f"e{n}" if n else None) for n, status in enumerate(ATTEMPTED)]
@@ -28,7 +33,18 @@ async def results_round_trip(bench: Bench) -> None:
             assert {type(t) for t in (result.started_at, result.ended_at)} <= {int, type(None)}
 
 
-@rule("RES-002", level="lease", spec=("results-one-record", "results-order"))
+@rule(
+    "RES-002",
+    level="lease",
+    spec=("results-one-record", "results-order"),
+    catches=(
+        "results-one-per-run",
+        "sqlite-records-unordered",
+        "results-oldest-first",
+        "results-as-saved",
+        "results-of-known-runs-only",
+    ),
+)
 async def attempts_have_their_own_records(bench: Bench) -> None:
     """Attempts of one run, and the record of why it was not run, are kept apart, the last attempt first."""
     for attempt in (2, 10, 1, 3):
@@ -37,7 +53,18 @@ async def attempts_have_their_own_records(bench: Bench) -> None:
     assert [(one.slot, one.attempt) for one in await bench.b.results()] == [(SLOT, n) for n in (10, 3, 2, 1, 0)]
 
 
-@rule("RES-003", level="lease", spec=("results-order", "results-limit"))
+@rule(
+    "RES-003",
+    level="lease",
+    spec=("results-order", "results-limit"),
+    catches=(
+        "results-without-limit",
+        "results-oldest-within-limit",
+        "sqlite-records-unordered",
+        "results-oldest-first",
+        "results-as-saved",
+    ),
+)
 async def newest_come_first(bench: Bench) -> None:
     """Records come newest first, by slot and then attempt and not by when they were saved, at most `limit` of them."""
     saved = [attempted(slot, attempt) for slot in (9, 10, 99, 100, 1_000, SLOT) for attempt in (1, 2, 11)]
@@ -50,7 +77,12 @@ async def newest_come_first(bench: Bench) -> None:
             assert await client.results(limit=limit) == saved[::-1][:limit]
 
 
-@rule("RES-004", level="lease", spec=("limits-error-text", "limits-error-cut"))
+@rule(
+    "RES-004",
+    level="lease",
+    spec=("limits-error-text", "limits-error-cut"),
+    catches=("error-cut-at-1000", "error-in-ascii", "error-refused"),
+)
 @answered("a long text")
 async def long_errors_are_kept(bench: Bench) -> None:
     """An error text of 64 KiB is kept whole, and of a longer one as much, with a mark at its end."""
@@ -67,7 +99,12 @@ async def long_errors_are_kept(bench: Bench) -> None:
     assert not found[0].error.endswith("y")
 
 
-@rule("RES-005", level="lease", spec=("limits-error-clean", "limits-error-text"))
+@rule(
+    "RES-005",
+    level="lease",
+    spec=("limits-error-clean", "limits-error-text"),
+    catches=("error-empty-is-none", "error-in-ascii"),
+)
 @answered("a possible text")
 async def every_text_is_kept(bench: Bench) -> None:
     """Error texts of every script, sign and control character come back as the record has them, and the backend
@@ -91,7 +128,12 @@ async def every_text_is_kept(bench: Bench) -> None:
     assert found[0].error == ""
 
 
-@rule("RES-006", level="lease", spec=("results-one-record", "errors-repeat"))
+@rule(
+    "RES-006",
+    level="lease",
+    spec=("results-one-record", "errors-repeat"),
+    catches=("results-twice", "jobs-share-results", "results-times-in-seconds", "results-of-known-runs-only"),
+)
 async def saving_twice_is_one_record(bench: Bench) -> None:
     """A record that is saved again, over either client or both at once, is one record."""
     for status in ATTEMPTED:
@@ -102,7 +144,19 @@ async def saving_twice_is_one_record(bench: Bench) -> None:
         assert await bench.a.results(status) == [result]
 
 
-@rule("RES-007", level="lease", spec=("results-one-record", "namespace-only", "names-exact"))
+@rule(
+    "RES-007",
+    level="lease",
+    spec=("results-one-record", "namespace-only", "names-exact"),
+    catches=(
+        "names-padded",
+        "names-stripped",
+        "names-lower-ascii",
+        "names-casefolded",
+        "jobs-share-results",
+        "namespaces-share-results",
+    ),
+)
 async def results_are_of_their_job(bench: Bench) -> None:
     """Records belong to one job of one namespace, and not to those with like names."""
     elsewhere = await bench.client("elsewhere", namespace=bench.namespace + "2")
@@ -115,7 +169,20 @@ async def results_are_of_their_job(bench: Bench) -> None:
     assert await bench.b.results("unknown") == []
 
 
-@rule("RES-008", level="lease", spec=("results-crashed-yields", "results-overwrite"))
+@rule(
+    "RES-008",
+    level="lease",
+    spec=("results-crashed-yields", "results-overwrite"),
+    catches=(
+        "crashed-overwrites",
+        "interrupted-yields",
+        "overwriting-forgets-older",
+        "results-never-overwrite",
+        "sqlite-records-half-overwritten",
+        "results-remembered",
+        "sqlite-records-always-overwrite",
+    ),
+)
 async def crashed_yields(bench: Bench) -> None:
     """Of two records of one attempt the second stays, unless it is `crashed`: every pair of statuses, in both
     orders."""
@@ -133,7 +200,12 @@ async def crashed_yields(bench: Bench) -> None:
     assert await bench.a.results(limit=100) == kept[::-1]
 
 
-@rule("RES-009", level="lease", spec="results-crashed-yields")
+@rule(
+    "RES-009",
+    level="lease",
+    spec="results-crashed-yields",
+    catches=("reason-overwrites", "sqlite-records-always-overwrite"),
+)
 async def first_reason_stays(bench: Bench) -> None:
     """Of two records of why a slot was not run the first stays."""
     for number, (first, second) in enumerate(product(UNSTARTED, UNSTARTED)):
@@ -143,7 +215,19 @@ async def first_reason_stays(bench: Bench) -> None:
         assert found.status == first, f"{first}, then {second}: {found}"
 
 
-@rule("RES-010", level="lease", spec=("bounds-history", "bounds-history-old"))
+@rule(
+    "RES-010",
+    level="lease",
+    spec=("bounds-history", "bounds-history-old"),
+    catches=(
+        "results-drop-the-last-saved",
+        "results-forever",
+        "results-one-less",
+        "results-remembered",
+        "sqlite-prunes-by-slot",
+        "sqlite-prunes-one-more",
+    ),
+)
 async def newest_hundred_are_kept(bench: Bench) -> None:
     """The newest hundred records are kept, by slot and attempt; an older one that comes late is dropped, one in
     between is not."""
@@ -162,7 +246,12 @@ async def newest_hundred_are_kept(bench: Bench) -> None:
     assert len(found) == 100
 
 
-@rule("RES-016", level="lease", spec=("results-order", "results-limit", "limits-error-text"))
+@rule(
+    "RES-016",
+    level="lease",
+    spec=("results-order", "results-limit", "limits-error-text"),
+    catches=("error-cut-at-1000", "error-refused", "sqlite-records-as-text"),
+)
 @answered("many long texts")
 async def long_histories_are_whole(bench: Bench) -> None:
     """A history of megabytes comes back whole: sixty records with error texts of sixty thousand characters each."""
@@ -172,7 +261,19 @@ async def long_histories_are_whole(bench: Bench) -> None:
     assert await bench.b.results(limit=100) == saved[::-1]
 
 
-@rule("RES-015", level="lease", spec=("bounds-history", "bounds-history-old", "results-order"))
+@rule(
+    "RES-015",
+    level="lease",
+    spec=("bounds-history", "bounds-history-old", "results-order"),
+    catches=(
+        "sqlite-prunes-other-jobs",
+        "results-drop-the-last-saved",
+        "results-forever",
+        "results-one-less",
+        "sqlite-prunes-by-slot",
+        "sqlite-prunes-one-more",
+    ),
+)
 async def history_is_bounded_by_slot_and_attempt(bench: Bench) -> None:
     """What is dropped is the oldest by slot and then attempt, and of no other job, whatever the order of saving."""
     saved = [attempted(SLOT + slot, attempt) for slot in range(60) for attempt in (1, 2, 9)]
@@ -187,7 +288,12 @@ async def history_is_bounded_by_slot_and_attempt(bench: Bench) -> None:
     assert await bench.b.results("neighbour") == neighbours[::-1]
 
 
-@rule("RES-011", level="lease", spec=("results-limit", "limits-numbers"))
+@rule(
+    "RES-011",
+    level="lease",
+    spec=("results-limit", "limits-numbers"),
+    catches=("limit-unchecked", "results-ten-unless-told", "results-without-limit", "results-oldest-within-limit"),
+)
 async def limit_has_a_default(bench: Bench) -> None:
     """`results` gives twenty records unless told otherwise, and a limit that is not a positive integer is
     InvalidClaim."""
@@ -200,7 +306,19 @@ async def limit_has_a_default(bench: Bench) -> None:
     assert len(await bench.b.results(limit=25)) == 25
 
 
-@rule("RES-012", level="lease", spec=("results-one-record", "word-slot", "word-fence"))
+@rule(
+    "RES-012",
+    level="lease",
+    spec=("results-one-record", "word-slot", "word-fence"),
+    catches=(
+        "results-numbers-are-doubles",
+        "error-empty-is-none",
+        "results-times-in-seconds",
+        "sqlite-records-as-text",
+        "results-of-known-runs-only",
+        "slot-of-results-in-seconds",
+    ),
+)
 @answered("a large number")
 async def results_keep_large_numbers(bench: Bench) -> None:
     """Slots, fences, attempts and times come back exact up to the largest there are."""
@@ -214,7 +332,12 @@ async def results_keep_large_numbers(bench: Bench) -> None:
     assert await bench.b.results() == saved
 
 
-@rule("RES-013", level="lease", spec=("results-one-record", "claim-writes"))
+@rule(
+    "RES-013",
+    level="lease",
+    spec=("results-one-record", "claim-writes"),
+    catches=("results-of-known-runs-only", "slot-of-results-in-seconds", "sqlite-new-state-lost"),
+)
 async def results_and_runs_are_apart(bench: Bench) -> None:
     """Records can be saved of runs that the store does not know, and change no run; runs and their ends write
     no record."""
@@ -229,7 +352,18 @@ async def results_and_runs_are_apart(bench: Bench) -> None:
     assert (await bench.b.win(slot=SLOT + 2)).attempt == 1
 
 
-@rule("RES-014", level="lease", spec=("results-one-record", "claim-atomic"))
+@rule(
+    "RES-014",
+    level="lease",
+    spec=("results-one-record", "claim-atomic"),
+    catches=(
+        "race-results",
+        "results-one-per-run",
+        "results-times-in-seconds",
+        "results-of-known-runs-only",
+        "slot-of-results-in-seconds",
+    ),
+)
 async def concurrent_records_are_all_kept(bench: Bench) -> None:
     """Records that many clients save at once are all kept, none twice."""
     clients = await bench.clients()

@@ -11,7 +11,12 @@ from tenure_conformance.situations import MODES
 from tenure_conformance.timing import monotonic_ms
 
 
-@rule("TKO-001", level="lease", spec=("claim-row-10", "claim-writes", "result-none"))
+@rule(
+    "TKO-001",
+    level="lease",
+    spec=("claim-row-10", "claim-writes", "result-none"),
+    catches=("takeover-of-nothing-is-late", "wait-below-zero", "takeover-creates"),
+)
 async def takeover_creates_nothing(bench: Bench) -> None:
     """A takeover of an unknown run is `none` without a wait, and creates nothing: the first claim after it is
     attempt 1."""
@@ -22,7 +27,20 @@ async def takeover_creates_nothing(bench: Bench) -> None:
     assert (await bench.a.win()).attempt == 1
 
 
-@rule("TKO-002", level="lease", spec=("claim-row-3", "time-instance-wrong"), pace="timed")
+@rule(
+    "TKO-002",
+    level="lease",
+    spec=("claim-row-3", "time-instance-wrong"),
+    pace="timed",
+    catches=(
+        "former-attempt-steals",
+        "probe-extends-lease",
+        "takeover-steals",
+        "running-tells-the-next-attempt",
+        "clock-of-the-client",
+        "always-won",
+    ),
+)
 async def live_run_is_not_taken(bench: Bench) -> None:
     """A takeover of a live run is `running`, at every moment of the lease, and delays or shortens it by nothing."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
@@ -35,7 +53,20 @@ async def live_run_is_not_taken(bench: Bench) -> None:
     assert (await held.claimed_by(bench.b)).outcome == "won"
 
 
-@rule("TKO-003", level="lease", spec=("claim-row-8", "previous-own", "lost-ended-at", "word-fence"), pace="timed")
+@rule(
+    "TKO-003",
+    level="lease",
+    spec=("claim-row-8", "previous-own", "lost-ended-at", "word-fence"),
+    pace="timed",
+    catches=(
+        "lost-always-released",
+        "lost-times-swapped",
+        "fence-is-the-slot",
+        "lost-without-fence",
+        "expiry-with-grace",
+        "expired-forgotten",
+    ),
+)
 async def lapsed_run_is_taken(bench: Bench) -> None:
     """A run whose lease ran out is won as attempt 2 with a greater fence, and its winner is told the lost attempt."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -51,7 +82,20 @@ async def lapsed_run_is_taken(bench: Bench) -> None:
     assert (await held.claimed_by(bench.a)).attempt == 2
 
 
-@rule("TKO-004", level="lease", spec=("claim-atomic", "claim-row-8"), pace="timed")
+@rule(
+    "TKO-004",
+    level="lease",
+    spec=("claim-atomic", "claim-row-8"),
+    pace="timed",
+    catches=(
+        "race-takeover",
+        "race-claim",
+        "sqlite-no-transaction",
+        "expired-forgotten",
+        "expiry-never",
+        "attempt-stuck",
+    ),
+)
 async def one_backup_wins(bench: Bench) -> None:
     """Of many backups that ask at once, again and again around the end of a lease, one wins, and one attempt is
     counted."""
@@ -71,7 +115,20 @@ async def one_backup_wins(bench: Bench) -> None:
     assert (shown.attempt, shown.fence) == (2, won.fence)
 
 
-@rule("TKO-005", level="lease", spec=("claim-row-8", "claim-late-first"), pace="timed")
+@rule(
+    "TKO-005",
+    level="lease",
+    spec=("claim-row-8", "claim-late-first"),
+    pace="timed",
+    catches=(
+        "takeover-late",
+        "expiry-with-grace",
+        "takeover-needs-its-mode",
+        "expired-forgotten",
+        "expiry-never",
+        "attempt-stuck",
+    ),
+)
 async def any_mode_takes_over(bench: Bench) -> None:
     """A claim of any mode takes over a run whose lease ran out, however late by its own limit."""
     held = {mode: await bench.a.win(job=mode, lease_ms=bench.short_ms) for mode in MODES}
@@ -81,7 +138,19 @@ async def any_mode_takes_over(bench: Bench) -> None:
         assert taken.attempt == 2
 
 
-@rule("TKO-006", level="lease", spec=("claim-row-8", "release-holds", "lost-released", "lost-ended-at"))
+@rule(
+    "TKO-006",
+    level="lease",
+    spec=("claim-row-8", "release-holds", "lost-released", "lost-ended-at"),
+    catches=(
+        "release-ends-with-the-lease",
+        "lost-never-released",
+        "release-finishes",
+        "release-deletes",
+        "release-does-nothing",
+        "answers-are-numbers",
+    ),
+)
 async def released_run_is_taken_at_once(bench: Bench) -> None:
     """A released run is won by the next claim, and the lost attempt says that it was released and when."""
     for overlap in ("skip", "allow"):
@@ -95,7 +164,20 @@ async def released_run_is_taken_at_once(bench: Bench) -> None:
         assert before - bench.loose_ms <= lost.ended_at <= after + bench.loose_ms
 
 
-@rule("TKO-007", level="lease", spec=("claim-row-8", "calls-guarded", "heartbeat-refused"), pace="timed")
+@rule(
+    "TKO-007",
+    level="lease",
+    spec=("claim-row-8", "calls-guarded", "heartbeat-refused"),
+    pace="timed",
+    catches=(
+        "finish-of-any-token",
+        "lost-always-released",
+        "release-of-any-token",
+        "heartbeat-of-any-token",
+        "won-remembered",
+        "expiry-with-grace",
+    ),
+)
 async def former_owner_takes_over(bench: Bench) -> None:
     """The former owner may take over its own run with a fresh token, and its old token is dead from then on."""
     held = await bench.a.win(lease_ms=bench.short_ms)
@@ -109,7 +191,19 @@ async def former_owner_takes_over(bench: Bench) -> None:
     assert await taken.heartbeat()
 
 
-@rule("TKO-008", level="lease", spec=("claim-row-5", "errors-late-message"))
+@rule(
+    "TKO-008",
+    level="lease",
+    spec=("claim-row-5", "errors-late-message"),
+    catches=(
+        "after-at-least",
+        "after-at-most",
+        "after-told-as-live",
+        "after-believed",
+        "after-ignored",
+        "asks-again-by-itself",
+    ),
+)
 async def stale_backup_learns_the_attempt(bench: Bench) -> None:
     """A backup that does not know the run's last attempt is told it with no lease left, and wins with it at once."""
     for after in (0, 2, 3):
@@ -123,7 +217,17 @@ async def stale_backup_learns_the_attempt(bench: Bench) -> None:
         assert (await bench.b.win(job=job, mode="takeover", after=told.attempt)).attempt == 2
 
 
-@rule("TKO-009", level="lease", spec=("previous-own", "lost-ended-at"))
+@rule(
+    "TKO-009",
+    level="lease",
+    spec=("previous-own", "lost-ended-at"),
+    catches=(
+        "previous-of-every-attempt",
+        "holder-of-the-first-attempt",
+        "release-ends-with-the-lease",
+        "lost-without-fence",
+    ),
+)
 async def previous_is_the_last_attempt(bench: Bench) -> None:
     """Over a chain of takeovers each winner is told the one attempt before its own, with its holder, fence and
     times."""
@@ -138,7 +242,19 @@ async def previous_is_the_last_attempt(bench: Bench) -> None:
         held = taken
 
 
-@rule("TKO-010", level="lease", spec=("claim-supersedes", "previous-superseded", "previous-own"))
+@rule(
+    "TKO-010",
+    level="lease",
+    spec=("claim-supersedes", "previous-superseded", "previous-own"),
+    catches=(
+        "supersedes-at-first-wins-only",
+        "supersedes-one",
+        "previous-own-only",
+        "supersedes-nothing",
+        "previous-superseded-only",
+        "lost-without-fence",
+    ),
+)
 async def takeover_supersedes_older_runs(bench: Bench) -> None:
     """A takeover under `skip` supersedes every older unfinished run, and is told the last attempt of each and
     its own."""
@@ -154,7 +270,7 @@ async def takeover_supersedes_older_runs(bench: Bench) -> None:
     assert list(await bench.look()) == [("job", SLOT + 3)]
 
 
-@rule("TKO-011", level="lease", spec=("claim-late-first", "claim-row-8"))
+@rule("TKO-011", level="lease", spec=("claim-late-first", "claim-row-8"), catches=("takeover-late", "attempt-stuck"))
 async def takeover_is_never_late(bench: Bench) -> None:
     """A takeover is won however long ago the slot was, even with no lateness allowed."""
     held = await bench.a.win(slot=1_000)
@@ -162,7 +278,12 @@ async def takeover_is_never_late(bench: Bench) -> None:
     assert (await bench.b.win(slot=1_000, mode="takeover", after=1, max_late_ms=0)).attempt == 2
 
 
-@rule("TKO-012", level="lease", spec=("claim-none-wait", "result-none", "claim-row-10"))
+@rule(
+    "TKO-012",
+    level="lease",
+    spec=("claim-none-wait", "result-none", "claim-row-10"),
+    catches=("wait-missing-for-takeover", "wait-in-seconds", "takeover-creates"),
+)
 async def takeover_says_how_long_to_wait(bench: Bench) -> None:
     """A takeover of an unknown run that is not due is `none` with the time until its slot, also within the next
     second."""
@@ -174,7 +295,20 @@ async def takeover_says_how_long_to_wait(bench: Bench) -> None:
         assert told.wait_ms == expected or bench.same_time(told.wait_ms, expected)
 
 
-@rule("TKO-013", level="lease", spec=("word-live", "claim-row-3", "calls-guarded"), pace="timed")
+@rule(
+    "TKO-013",
+    level="lease",
+    spec=("word-live", "claim-row-3", "calls-guarded"),
+    pace="timed",
+    catches=(
+        "former-attempt-steals",
+        "lease-floor-seconds",
+        "clock-of-the-client",
+        "lease-from-the-slot",
+        "always-won",
+        "sqlite-new-state-lost",
+    ),
+)
 async def backups_do_not_disturb_the_holder(bench: Bench) -> None:
     """A holder that heartbeats keeps its run over three leases while many backups ask all the time."""
     held = await bench.a.win(lease_ms=bench.lease_ms)
@@ -189,7 +323,20 @@ async def backups_do_not_disturb_the_holder(bench: Bench) -> None:
     assert await held.finish()
 
 
-@rule("TKO-014", level="lease", spec=("heartbeat-refused", "finish-refused", "release-refused"), pace="timed")
+@rule(
+    "TKO-014",
+    level="lease",
+    spec=("heartbeat-refused", "finish-refused", "release-refused"),
+    pace="timed",
+    catches=(
+        "finish-again-by-anyone",
+        "finish-of-any-token",
+        "release-of-any-token",
+        "heartbeat-of-unknown-is-true",
+        "heartbeat-of-any-token",
+        "won-remembered",
+    ),
+)
 async def stale_owner_can_do_nothing(bench: Bench) -> None:
     """After a takeover the old token's heartbeat, finish and release are refused, and the successor is not touched."""
     held = await bench.a.win(lease_ms=bench.short_ms)
