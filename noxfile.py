@@ -9,7 +9,8 @@ nox.options.sessions = ["lint", "tests"]
 PYTHONS = ["3.11", "3.12", "3.13"]
 TARGETS = ["memory", "sqlite", "directory"]
 
-DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./conformance", "./docs/examples/directory"]
+EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
+DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./conformance", *EXAMPLES]
 TESTING = ["pytest>=8", "hypothesis>=6.100"]
 
 
@@ -55,6 +56,14 @@ def conformance(session: nox.Session, target: str) -> None:
     """Certify a backend of this repository; exit 0 means certified."""
     install_all(session)
     session.run("tenure-conformance", "run", target, *session.posargs)
+
+
+@nox.session
+def certificates(session: nox.Session) -> None:
+    """Certify the backends of this repository anew and keep their certificates; arguments are targets."""
+    install_all(session)
+    for target in session.posargs or TARGETS:
+        session.run("tenure-conformance", "run", target, "--out", f"conformance/certificates/{target}")
 
 
 @nox.session

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tenure.model import Capabilities, Claim, ClaimResult
-from tenure_conformance import certificate
+from tenure_conformance import assertion, certificate
 from tenure_conformance.bench import SLOT
 from tenure_conformance.report import RENDERERS, comparison, timeline
 from tenure_conformance.report.lifetimes import FOREVER, lives
@@ -408,3 +408,12 @@ def test_one_with_a_level_more_than_was_run_is_found_out():
 
 def test_one_of_other_rules_is_not_held_against_these():
     assert rehashed(lambda claims: (claims.update(rules="other"), claims["verdicts"].pop("TKO-002"))) == []
+
+
+# The message
+
+
+def test_a_message_leaves_out_what_says_nothing():
+    late = ClaimResult(outcome="late", now_ms=1)
+    told = assertion.told(AssertionError(f"was told {late}, and None"))
+    assert told == "was told ClaimResult(outcome='late', now_ms=1), and None"

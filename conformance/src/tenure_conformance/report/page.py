@@ -73,7 +73,11 @@ _PATTERN = Markup(
 
 def _verdict(claims: Claims, run: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Markup:
     certified = claims["certified"]
-    target = " ".join(part for part in (claims["distribution"], claims["version"]) if part)
+    about = (
+        " ".join(part for part in (claims["distribution"], claims["version"]) if part),
+        claims["store"],
+        run["date"][:10],
+    )
     return tag(
         "header",
         tag(
@@ -85,7 +89,7 @@ def _verdict(claims: Claims, run: Mapping[str, Any], verdicts: Sequence[Verdict]
                 tag("span", claims["target"], " is ", tag("em", "certified" if certified else "not certified")),
             ),
             tag("p", _sentence(claims, verdicts), class_="sentence"),
-            tag("p", " · ".join(part for part in (target, claims["store"], _day(run)) if part), class_="about"),
+            tag("p", *(tag("span", f"{part} ", class_="whole") for part in about if part), class_="about"),
             class_="inner",
         ),
         class_="certified" if certified else "refused",
@@ -123,10 +127,6 @@ def _links(verdicts: Sequence[Verdict], kind: str) -> Markup:
 
 def _number(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
-def _day(run: Mapping[str, Any]) -> str:
-    return str(run["date"])[:10]
 
 
 def _attention(claims: Claims, verdicts: Sequence[Verdict], rules: Mapping[str, Rule]) -> Markup | None:
@@ -245,7 +245,7 @@ def _promises(claims: Claims) -> Markup:
         if claims.get(key)
     )
     powers = claims["powers"]
-    harm = tag("p", f"The suite can {', '.join(powers)} its store.", class_="quiet") if powers else None
+    harm = tag("p", f"What the suite can do to its store: {', '.join(powers)}.", class_="quiet") if powers else None
     return tag("section", tag("h2", "What the target declares"), tag("div", *lists, class_="columns"), harm)
 
 
@@ -298,7 +298,8 @@ def _area(area: str, verdicts: Sequence[Verdict], rules: Mapping[str, Rule]) -> 
         "summary", tag("h3", tag("span", area, class_="id"), f" {AREAS.get(area, '')}"), tag("span", _counts(counted))
     )
     rows = (_row(verdict, rules.get(verdict["rule"])) for verdict in verdicts)
-    return tag("details", summary, tag("ul", *rows), open=True, class_="area", data_area=area)
+    applies = len(verdicts) > counted["not-applicable"]
+    return tag("details", summary, tag("ul", *rows), open=applies, class_="area", data_area=area)
 
 
 def _row(verdict: Verdict, rule: Rule | None) -> Markup:
