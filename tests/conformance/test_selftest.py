@@ -67,7 +67,7 @@ def test_a_rule_that_does_not_catch_what_it_lists_is_told(teeth):
 
 
 def test_a_crash_is_no_bite(teeth):
-    teeth([mutant("crashing", CrashingRelease)], {"REL-007": ("crashing",)})
+    teeth([mutant("crashing", CrashingRelease)], {"REL-005": ("crashing",)})
     assert "with a crash, not a statement" in faults(mutants=["crashing"])[0]
 
 
