@@ -473,6 +473,25 @@ def test_a_finish_that_the_store_does_not_take_outlives_the_stop_too(events):
     wait_until(lambda: backend.open == 0, "the store is left")
 
 
+def test_a_handler_that_goes_on_after_its_timeout_does_not_hold_up_the_stop(scheduler, events):
+    end = threading.Event()
+
+    @scheduler.every("a", "1h", timeout="50ms")
+    async def handler():
+        while not end.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    scheduler.start()
+    scheduler.trigger("a").result("20s")
+    (failure,) = events.wait("failure")
+    assert failure.timeout
+    began = time.monotonic()
+    scheduler.stop("0s")
+    assert time.monotonic() - began < 4, "it waited for the loop of the handler"
+    end.set()
+
+
 def test_a_stop_leaves_the_handlers_of_another_scheduler_alone(scheduler, events):
     going, end = threading.Event(), threading.Event()
 

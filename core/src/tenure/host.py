@@ -270,7 +270,7 @@ class EngineThread:
             executing = await self._stops[0]
             self._on_stopped(self, executing)
             if self._because is None:
-                self.stopped.set_result(engine.is_drained())
+                self.stopped.set_result(engine.is_drained() and not executing)
             else:
                 self.stopped.set_exception(self._because)
             if self._requests:
