@@ -9,9 +9,6 @@ from tenure_conformance.rule import AREAS, CATALOGUE, catalogue, catalogue_json,
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 ANCHOR = re.compile(r'<a id="([^"]+)">')
 
-AWAITED = {"capabilities-shared": "takes several processes"}
-"""Sentences whose rules are still to come; a rule that cites one takes it out of here."""
-
 NOT_OF_A_BACKEND = {"connect-url": "the registry's, and every target that is opened by a URL shows it"}
 
 
@@ -27,9 +24,8 @@ def test_the_kept_catalogue_is_the_generated_one():
     assert CATALOGUE.read_text() == catalogue_json(), "write catalogue_json() to catalogue.json"
 
 
-def test_there_are_rules_of_every_area_that_needs_only_backends():
-    areas = {one.area for one in catalogue()}
-    assert areas >= AREAS.keys() - {"CLK"}
+def test_there_are_rules_of_every_area():
+    assert {one.area for one in catalogue()} == AREAS.keys()
     assert len(catalogue()) >= 120
 
 
@@ -53,12 +49,8 @@ def test_every_anchor_that_a_rule_cites_is_in_the_protocol():
 def test_every_sentence_has_a_rule(number):
     anchors = ANCHOR.findall(_section(f"{number}. "))
     assert anchors
-    missing = [anchor for anchor in anchors if anchor not in _cited() | AWAITED.keys() | NOT_OF_A_BACKEND.keys()]
+    missing = [anchor for anchor in anchors if anchor not in _cited() | NOT_OF_A_BACKEND.keys()]
     assert missing == []
-
-
-def test_what_is_awaited_has_no_rule_yet():
-    assert _cited() & AWAITED.keys() == set()
 
 
 def test_every_row_has_a_rule_that_builds_its_situations():

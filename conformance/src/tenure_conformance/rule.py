@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from tenure_conformance.bench import Bench
 
 Base = Literal["claim-only", "lease"]
-Pace = Literal["quick", "timed", "heavy"]
-"""``timed`` rules wait for leases and run side by side; ``heavy`` ones take the machine and run alone, last."""
+Pace = Literal["quick", "timed", "process", "heavy"]
+"""``timed`` rules wait for leases and run side by side, ``process`` ones start processes and run a few at once;
+``heavy`` ones take the machine and run alone, last."""
 
 AREAS = {
     "CLM": "claim",

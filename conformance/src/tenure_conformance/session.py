@@ -24,6 +24,8 @@ SIDE_BY_SIDE = 24
 """Timed rules that run at once; they mostly sleep."""
 QUICK = 8
 """Other rules that run at once."""
+PROCESSES = 4
+"""Rules with processes that run at once; starting one takes a core for a moment."""
 
 Report = Callable[[Rule, Verdict], None]
 
@@ -51,6 +53,7 @@ class Session:
             await self._enter_once()
         await self._run_all([rule for rule in due if rule.pace == "timed"], SIDE_BY_SIDE)
         await self._run_all([rule for rule in due if rule.pace == "quick"], QUICK)
+        await self._run_all([rule for rule in due if rule.pace == "process"], PROCESSES)
         await self._run_all([rule for rule in due if rule.pace == "heavy"], 1)
         return [self.verdicts[rule.id] for rule in self.rules]
 

@@ -41,7 +41,7 @@ def _sqlite_file(_how: Server) -> Iterator[str]:
 
 sqlite = Target(
     name="sqlite",
-    levels=("lease", "durable", "shared", "faults"),
+    levels=("lease", "durable", "shared", "faults", "processes"),
     serve=_sqlite_file,
     open=_connect,
     capabilities=Capabilities(durable=True, shared=True),

@@ -7,15 +7,17 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from tenure import decision
 from tenure.clock import SystemClock
 from tenure.decision import EMPTY
 from tenure.errors import BackendMisconfigured, BackendUnavailable
-from tenure.memory import MemoryBackend
-from tenure.model import ActiveRuns, ClaimResult, new_token
-from tenure_conformance.processes.wire import answer_of, to_plain
+from tenure.memory import MemoryBackend, MemoryStore
+from tenure.model import ActiveRuns, Claim, ClaimResult, new_token
+from tenure_conformance.processes.wire import answer_of, arguments_of, to_plain
 
 from .client import Connection, LineBackend
 from .server import Server
+from .target import make_target
 
 
 class NoDeadline(LineBackend):
@@ -41,9 +43,11 @@ class WaitsForLeaving(LineBackend):
     """Says goodbye to the store, and waits for that to be heard."""
 
     async def __aexit__(self, *exc):
-        if self._entered == 1 and self._idle:
-            await self._idle[-1].ask({"namespace": "-", "call": "active", "arguments": [[]], "options": {}})
-        await super().__aexit__(*exc)
+        try:
+            if self._entered == 1 and self._idle:
+                await self._idle[-1].ask({"namespace": "-", "call": "active", "arguments": [[]], "options": {}})
+        finally:
+            await super().__aexit__(*exc)
 
 
 class RetriesAsAnother(LineBackend):
@@ -415,6 +419,68 @@ class LongLeaseServer(Server):
     backend_type = LongLeases
 
 
+class OwnMemory(LineBackend):
+    """Knows only what its own process knows."""
+
+    own = MemoryStore()
+
+    async def exchange(self, request):
+        backend = await MemoryBackend(self.own, namespace=request["namespace"]).__aenter__()
+        arguments = arguments_of(request["call"], request["arguments"])
+        return {"answer": to_plain(await getattr(backend, request["call"])(*arguments, **request["options"]))}
+
+
+class RacyServer(Server):
+    """Reads, thinks, and writes what it thought, whatever others wrote meanwhile."""
+
+    async def answer(self, request):
+        if request["call"] != "claim":
+            return await super().answer(request)
+        (claim,) = arguments_of("claim", request["arguments"])
+        key, now = (request["namespace"], claim.job), self.store.now_ms()
+        state, result = decision.claim(self.store.states.get(key, EMPTY), claim, now)
+        await asyncio.sleep(0.003)
+        self.store.states[key] = state
+        return {"answer": to_plain(result)}
+
+
+class LocalTime(LineBackend):
+    """Writes slots down as the clock on the wall says."""
+
+    async def claim(self, claim):
+        return await super().claim(replace(claim, slot=self._local(claim.slot)))
+
+    async def active(self, jobs):
+        told = await super().active(jobs)
+        shift = self._local(0)
+        return ActiveRuns(told.now_ms, tuple(replace(run, slot=run.slot - shift) for run in told.runs))
+
+    def _local(self, slot):
+        return slot + 1_000 * time.localtime(slot // 1_000).tm_gmtoff
+
+
+class CreatesOnce(LineBackend):
+    """Entering makes something that must not be there yet, while another makes it."""
+
+    async def enter(self):
+        await super().enter()
+        made = Claim(
+            job="the schema",
+            slot=1,
+            token=new_token(),
+            instance="schema",
+            lease_ms=60_000,
+            mode="manual",
+            overlap="skip",
+            max_attempts=1,
+            max_late_ms=None,
+        )
+        if (await self.claim(made)).outcome == "running":
+            raise BackendMisconfigured("table already exists")
+        await asyncio.sleep(0.1)
+        await self.finish("the schema", 1, made.token, "success")
+
+
 @dataclass(frozen=True)
 class Broken:
     """A defect, and the rules that must catch it."""
@@ -441,7 +507,7 @@ BROKEN = [
     Broken(("FLT-001", "FLT-020", "FLT-030"), BareErrors),
     Broken(("FLT-004", "FLT-005", "FLT-007", "FLT-010", "FLT-020", "FLT-035"), NeverRecovers),
     Broken(("FLT-009", "FLT-010"), KeepsBrokenConnections),
-    Broken(("FLT-004", "FLT-010", "FLT-036"), LeaksPlaces),
+    Broken(("FLT-010", "FLT-036"), LeaksPlaces),
     Broken(("FLT-036",), LeaksConnections),
     Broken(("FLT-028",), DriverRetries),
     Broken(("FLT-028",), RetriesLater),
@@ -461,4 +527,29 @@ BROKEN = [
     Broken(("FLT-006", "FLT-029", "FLT-034"), server=TokenlessServer),
     Broken(("FLT-007", "FLT-021", "FLT-022", "FLT-029"), server=AnewServer),
     Broken(("FLT-008",), server=LongLeaseServer),
+]
+
+
+def _shared(client_type=LineBackend, server_type=Server):
+    """A target that workers find in this module under the defect's name."""
+    name = (client_type if client_type is not LineBackend else server_type).__name__
+    return make_target(client_type, server_type, reference=f"{__name__}:TARGETS_{name}")
+
+
+TARGETS_ClientClock = _shared(ClientClock, BelievingServer)
+TARGETS_OwnMemory = _shared(OwnMemory)
+TARGETS_LocalTime = _shared(LocalTime)
+TARGETS_CreatesOnce = _shared(CreatesOnce)
+TARGETS_RacyServer = _shared(server_type=RacyServer)
+TARGETS_SessionServer = _shared(server_type=SessionServer)
+TARGETS_TokenlessServer = _shared(server_type=TokenlessServer)
+
+BROKEN_PROCESSES = [
+    (TARGETS_ClientClock, ("CLK-001", "CLK-002", "CLK-003", "CLK-004", "CLK-005")),
+    (TARGETS_OwnMemory, ("CON-101", "CON-102", "LIF-101")),
+    (TARGETS_LocalTime, ("PRC-101",)),
+    (TARGETS_CreatesOnce, ("LIF-101",)),
+    (TARGETS_RacyServer, ("CON-101", "TKO-102")),
+    (TARGETS_SessionServer, ("CON-103", "TKO-101")),
+    (TARGETS_TokenlessServer, ("FNC-101",)),
 ]

@@ -125,7 +125,7 @@ class LineBackend:
             async with asyncio.timeout(self._timeout_s):
                 return await self.exchange(request)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise BackendUnavailable(f"line://{self._host}:{self._port}: {error or 'no answer in time'}") from error
+            raise BackendUnavailable(f"port {self._port}: {str(error) or 'no answer in time'}") from error
 
     async def exchange(self, request):
         async with self.place() as connection:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Awaitable, Callable
 
 STEP_S = 0.005
-BUSY_MS = 20
-"""A machine that leaves a thread waiting for so long says nothing of a loop."""
 
 
 class _Ticks(threading.Thread):
@@ -25,14 +23,13 @@ class _Ticks(threading.Thread):
             time.sleep(STEP_S)
             self.late.append((begun, time.monotonic()))
 
-    def longest_ms(self, begin: float, end: float) -> float:
-        """The longest delay that began or ended between two moments."""
-        spans = [stop - start - STEP_S for start, stop in self.late if stop > begin and start < end]
-        return 1_000 * max(spans, default=0.0)
+    def late_ms(self, begin: float, end: float) -> float:
+        """All the delays that fell between two moments."""
+        return 1_000 * sum(stop - start - STEP_S for start, stop in self.late if stop > begin and start < end)
 
 
 async def longest_block(work: Callable[[], Awaitable[None]]) -> float:
-    """For how many milliseconds the loop stood still at most while a thread beside it was let run."""
+    """For how many milliseconds the loop stood still at most, less what a thread beside it was kept waiting too."""
     ticks, spans = _Ticks(), list[tuple[float, float]]()
 
     async def look() -> None:
@@ -51,5 +48,5 @@ async def longest_block(work: Callable[[], Awaitable[None]]) -> float:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.to_thread(ticks.join)
-    blocked = [(1_000 * (end - begin - STEP_S), begin, end) for begin, end in spans]
-    return max((ms for ms, begin, end in blocked if ticks.longest_ms(begin, end) < BUSY_MS), default=0.0)
+    blocked = [1_000 * (end - begin - STEP_S) - ticks.late_ms(begin, end) for begin, end in spans]
+    return max(0.0, *blocked)

@@ -76,9 +76,6 @@ def proxied(
         async with Proxy.between(*(endpoint or endpoint_of)(url, port)) as proxy:
             address = (through or rewritten)(url, proxy.host, proxy.port)
 
-            async def silence() -> None:
-                proxy.silence()
-
             async def restarted() -> None:
                 assert restart is not None
                 await restart(url)
@@ -87,7 +84,7 @@ def proxied(
                 url=with_option(address, timeout_option, f"{timeout_ms}ms"),
                 direct=url,
                 timeout_ms=timeout_ms,
-                silence=silence,
+                silence=proxy.silence,
                 heal=proxy.heal,
                 restart=restarted if restart is not None else None,
                 wrong=wrong(url) if wrong is not None else {},

@@ -3,10 +3,11 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from tenure_conformance.timing import monotonic_ms, sleep_until
 
@@ -18,7 +19,12 @@ REPLAY_MS = 50
 
 
 class Cut(Exception):
-    """The connection is reset on both sides, now."""
+    """The connection is ended on both sides, after the receiver got this much."""
+
+    def __init__(self, data: bytes = b"", *, reset: bool = True) -> None:
+        super().__init__()
+        self.data = data
+        self.reset = reset
 
 
 class Fault:
@@ -54,33 +60,37 @@ class Dribble(Fault):
 
 @dataclass
 class LostRequest(Fault):
-    """The first request is lost, and its connection is reset."""
+    """The next request is lost and its connection reset; then all is well again."""
 
     async def request(self, proxy: "Proxy", data: bytes) -> bytes:
         """See Fault."""
         del data
-        proxy.fault = Fault()
-        proxy.fired += 1
+        proxy.strike()
         raise Cut
 
 
 @dataclass
-class NoRequests(Fault):
-    """Every request is lost, and its connection is reset."""
+class LostRequests(Fault):
+    """Every request with this text in it is lost and its connection reset; every one if no text is given."""
+
+    text: str = ""
 
     async def request(self, proxy: "Proxy", data: bytes) -> bytes:
         """See Fault."""
-        del data
+        if self.text.encode() not in data:
+            return data
         proxy.fired += 1
         raise Cut
 
 
 @dataclass
 class CutReply(Fault):
-    """After ``passing`` replies one is cut after a part of it, and its connection is reset; then all is well again."""
+    """After ``passing`` replies one is cut after a part of it, and its connection is ended; then all is well again."""
 
     passing: int
     part: float = 0.0
+    reset: bool = True
+    """Ended by a reset, or as if that were all."""
     _begun: int | None = None
 
     async def request(self, proxy: "Proxy", data: bytes) -> bytes:
@@ -93,17 +103,8 @@ class CutReply(Fault):
         """See Fault."""
         if self._begun is None or proxy.turns - self._begun < self.passing:
             return data
-        proxy.fault = Fault()
-        proxy.fired += 1
-        raise PartialCut(data[: int(len(data) * self.part)])
-
-
-class PartialCut(Cut):
-    """The connection is reset after the client got this much."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__()
-        self.data = data
+        proxy.strike()
+        raise Cut(data[: int(len(data) * self.part)], reset=self.reset)
 
 
 @dataclass
@@ -134,36 +135,38 @@ class Link:
     requests: list[bytes] = field(default_factory=list)
     store: asyncio.StreamWriter | None = None
 
-    def reset(self) -> None:
-        """End both with RST, so that nobody takes what came so far for the end."""
+    def end(self, *, reset: bool = True) -> None:
+        """End both, with RST unless said otherwise, so that nobody takes what came so far for all."""
         for writer in (self.client, self.store):
             if writer is not None:
-                _reset(writer)
+                _reset(writer) if reset else writer.close()
 
 
 class Proxy:
-    """Listens on ``host`` and ``port``, new ones of this host, and connects to the store's for each connection.
+    """Listens on ``host`` and ``port``, of this host, and connects to the store's for each connection.
 
-    Faults last until ``heal``, but for those that say otherwise.
+    It lives on a thread of its own, so that a client that blocks its loop does not hold it up. ``fault`` is set from
+    outside; faults last until ``heal``, but for those that say otherwise.
     """
 
     def __init__(self, store_host: str, store_port: int) -> None:
-        self._store = store_host, store_port
-        self._open = asyncio.Event()
-        self._open.set()
-        self._reserved = socket.socket()
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._answered = True
         self.host, self.port = "127.0.0.1", 0
-        self.fault: Fault = Fault()
+        self.fault = Fault()
         self.links: list[Link] = []
         self.live: set[Link] = set()
         """The connections that are open now."""
         self.turns = 0
         """How often a client sent something after it had been answered."""
         self.fired = 0
-        """How often a fault that strikes once has struck."""
+        """How often a fault has struck."""
+        self._store = store_host, store_port
+        self._answered = True
+        self._reserved = socket.socket()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._open = asyncio.Event()
+        self._open.set()
 
     @classmethod
     @asynccontextmanager
@@ -174,42 +177,72 @@ class Proxy:
         proxy._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         proxy._reserved.bind((proxy.host, 0))
         proxy.port = proxy._reserved.getsockname()[1]
+        thread = threading.Thread(target=proxy._loop.run_forever, name="tenure-conformance-proxy", daemon=True)
+        thread.start()
         try:
-            await proxy._listen()
+            await proxy._there(proxy._listen())
             yield proxy
         finally:
-            await proxy._close()
+            await proxy._there(proxy._close())
+            proxy._loop.call_soon_threadsafe(proxy._loop.stop)
+            await asyncio.to_thread(thread.join)
+            proxy._loop.close()
+            proxy._reserved.close()
 
-    def silence(self) -> None:
+    async def silence(self) -> None:
         """Swallow everything, as a network that lost its route does; what was swallowed arrives after ``heal``."""
-        self._open.clear()
+        await self._there(self._silence())
 
     async def refuse(self) -> None:
         """Reset every connection and refuse new ones."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        self.reset()
+        await self._there(self._refuse())
 
-    def reset(self) -> None:
+    async def reset(self) -> None:
         """Reset every connection; new ones are taken. What was swallowed is lost."""
-        for link in tuple(self.live):
-            link.reset()
-            self.live.discard(link)
+        await self._there(self._reset())
 
     async def heal(self) -> None:
         """Let everything through again; what was swallowed meanwhile arrives, also from clients that are gone."""
         self.fault = Fault()
+        await self._there(self._heal())
+
+    async def replay(self) -> None:
+        """Send everything that was ever sent once more, each connection's requests over a new one."""
+        await self._there(self._replay_all())
+
+    def sent(self, text: str) -> int:
+        """How often the clients have sent this text, 0 if it is encoded or encrypted."""
+        return sum(b"".join(link.requests).count(text.encode()) for link in tuple(self.links))
+
+    def strike(self) -> None:
+        """A fault that strikes once has struck."""
+        self.fired += 1
+        self.fault = Fault()
+
+    async def _there(self, work: Coroutine[Any, Any, None]) -> None:
+        """On the proxy's own loop."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _silence(self) -> None:
+        self._open.clear()
+
+    async def _refuse(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self._reset()
+
+    async def _reset(self) -> None:
+        for link in tuple(self.live):
+            link.end()
+            self.live.discard(link)
+
+    async def _heal(self) -> None:
         self._open.set()
         if self._server is None:
             await self._listen()
 
-    def sent(self, text: str) -> int:
-        """How often the clients have sent this text, 0 if it is encoded or encrypted."""
-        return sum(b"".join(link.requests).count(text.encode()) for link in self.links)
-
-    async def replay(self) -> None:
-        """Send everything that was ever sent once more, each connection's requests over a new one."""
+    async def _replay_all(self) -> None:
         for link in tuple(self.links):
             await self._replay(tuple(link.requests))
 
@@ -218,13 +251,10 @@ class Proxy:
         self._server = await asyncio.start_server(self._serve, sock=listening, limit=CHUNK)
 
     async def _close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self.reset()
+        await self._refuse()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._reserved.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -237,7 +267,7 @@ class Proxy:
         try:
             await self._connect(link, reader)
         except (OSError, asyncio.CancelledError):
-            link.reset()
+            link.end()
         finally:
             self.live.discard(link)
             await _closed(writer)
@@ -250,7 +280,7 @@ class Proxy:
                 group.create_task(self._pump(link, reader, link.store, self._request))
                 group.create_task(self._pump(link, store_reader, link.client, self._reply))
         except* OSError:
-            link.reset()
+            link.end()
         finally:
             await _closed(link.store)
 
@@ -272,13 +302,11 @@ class Proxy:
             await self._open.wait()
             if writer.can_write_eof():
                 writer.write_eof()
-        except PartialCut as cut:
+        except Cut as cut:
             with suppress(OSError):
                 writer.write(cut.data)
                 await writer.drain()
-            link.reset()
-        except Cut:
-            link.reset()
+            link.end(reset=cut.reset)
 
     async def _request(self, link: Link, data: bytes) -> bytes:
         if self._answered:

@@ -36,6 +36,7 @@ from tenure_conformance.timing import Deadline, Span, Uncertain, monotonic_ms, s
 RECORD = attempted()
 REPLIES = 12
 """More than a call waits for, one after another."""
+BLOCK_MS = 50
 ARRIVAL_MS = 200
 """What a message that was held back takes to arrive once all is well, generously."""
 
@@ -146,7 +147,9 @@ async def object_recovers(bench: Bench) -> None:
     stage, held = await _opening(bench)
     for turn in range(2):
         await stage.silence()
-        await in_time({"heartbeat": held.heartbeat, "active": stage.near.active}, stage.faults.timeout_ms)
+        calls: Calls = {"heartbeat": held.heartbeat, "active": stage.near.active}
+        for name, told in (await in_time(calls, stage.faults.timeout_ms)).items():
+            _assert_unasked(name, told, held)
         await stage.heal()
         assert await recovered(stage, "heartbeat", held.heartbeat) is True
         told = await recovered(stage, "claim", partial(stage.near.ask, job=f"job {turn}"))
@@ -188,12 +191,13 @@ async def outage_beyond_the_lease(bench: Bench) -> None:
     await held.lapse()
     await stage.heal()
     answers = await asyncio.gather(*(held.claimed_by(other) for other in others))
-    (won,) = outcomes(answers, "won")
-    assert (won.attempt, [one.attempt for one in won.previous]) == (2, [1])
+    won = outcomes(answers, "won")
+    assert len(won) == 1, f"{len(won)} of {len(others)} took the run over"
+    assert (won[0].attempt, [one.attempt for one in won[0].previous]) == (2, [1])
     assert len(outcomes(answers, "running")) == len(others) - 1
     for name, call in (("heartbeat", held.heartbeat), ("finish", held.finish), ("release", held.release)):
         assert await recovered(stage, name, call) is False, f"{name} of the former holder"
-    assert (await bench.look(by=stage.far))["job", SLOT][:2] == (2, won.fence)
+    assert (await bench.look(by=stage.far))["job", SLOT][:2] == (2, won[0].fence)
 
 
 @rule(
@@ -330,18 +334,19 @@ async def many_calls_given_up(bench: Bench) -> None:
 async def loop_is_not_blocked(bench: Bench) -> None:
     """While the store takes 300 ms to answer, the event loop never stands still for longer than 50 ms."""
     stage, held = await _opening(bench)
-    calls = {**_every_call(stage, held)}
-    del calls["finish"], calls["release"]
+    calls = (held.heartbeat, held.again, stage.near.active, stage.near.results)
 
     async def slow() -> None:
         await stage.silence()
-        tasks = [asyncio.create_task(told_of(call())) for call in calls.values()]
+        tasks = [asyncio.create_task(told_of(call())) for call in calls]
         await asyncio.sleep(0.3)
         await stage.heal()
         await asyncio.gather(*tasks)
 
-    found = [await longest_block(slow) for _ in range(4)]
-    assert min(found) <= 50, f"in each of {len(found)} rounds the loop stood still, at best for {min(found):.0f} ms"
+    found: list[float] = []
+    while len(found) < 3 and min(found, default=BLOCK_MS + 1) > BLOCK_MS:
+        found.append(await longest_block(slow))
+    assert min(found) <= BLOCK_MS, f"in each of {len(found)} rounds the loop stood still, {min(found):.0f} ms at least"
 
 
 @rule(
@@ -837,7 +842,10 @@ async def resets_amid_calls(bench: Bench) -> None:
             await asyncio.sleep(0.01)
             await stage.network.reset()
 
-    await asyncio.gather(reset(), *(beat(run) for run in runs))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reset())
+        for run in runs:
+            group.create_task(beat(run))
     for run in runs:
         assert await recovered(stage, "heartbeat", run.heartbeat) is True
         assert (await run.claimed_by(stage.far)).attempt == 1
@@ -849,6 +857,7 @@ async def connections_do_not_pile_up(bench: Bench) -> None:
     stage, held = await _opening(bench)
     open_after = []
     for wave in range(6):
+        await asyncio.gather(*(told_of(held.heartbeat()) for _ in range(20)))
         stage.network.fault = Delay(0, 20)
         tasks = [asyncio.create_task(held.heartbeat()) for _ in range(20)]
         await asyncio.sleep(0.005)
