@@ -1,5 +1,6 @@
 """A server that forks its workers after the application was loaded, and even after its scheduler was started."""
 
+import logging
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import warnings
 from tenure import Scheduler
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # that a callback was slow is no news
 url, period, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
 scheduler = Scheduler(url, on_event=lambda event: say(event.kind, event.slot))
 

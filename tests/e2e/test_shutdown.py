@@ -237,7 +237,6 @@ PROGRAMS = {
                 await asyncio.gather(scheduler.trigger("blocks"), scheduler.trigger("sync"), scheduler.trigger("async"))
                 await asyncio.sleep(0.05)
 
-        logging.getLogger("asyncio").setLevel(logging.ERROR)  # that a callback was slow is no news
         asyncio.run(main(), debug=True)
     """,
 }
@@ -260,6 +259,7 @@ PREFIX = """
 import asyncio, logging, os, sys, threading, time, warnings
 
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # that a callback was slow is no news
 from tenure import Scheduler
 
 done = []

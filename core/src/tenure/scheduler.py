@@ -449,7 +449,8 @@ def _stop_all() -> None:
     end = time.monotonic() + _EXIT_TIMEOUT_S
     for thread in stopping:
         with suppress(BaseException):
-            thread.stopped.result(max(end - time.monotonic(), 0))
+            if thread.stopped.result(max(end - time.monotonic(), 0)):
+                thread.closed.result(max(end - time.monotonic(), 0))
 
 
 atexit.register(_stop_all)
