@@ -227,7 +227,7 @@ PROGRAMS = {
         asyncio.run(main())
     """,
     "blocks the loop in debug mode": """
-        @scheduler.every("blocks", "1h", lease="300ms", heartbeat="100ms")
+        @scheduler.every("blocks", "1h", lease="2s", heartbeat="50ms")
         async def blocks(ctx):
             time.sleep(0.9)
             assert not ctx.signal.is_set()
