@@ -15,8 +15,8 @@ from tenure_conformance.linearize import JobModel, Operation, Search, shrunk
 from tenure_conformance.timing import LONG_MS
 from tenure_conformance.verdict import Call
 
-Kind = Literal["long", "lapsing", "cut off"]
-"""Long leases only; some that lapse meanwhile; some calls cut off, whose outcome nobody knows."""
+Kind = Literal["long", "lapsing", "cut off", "faulty"]
+"""Long leases only; some that lapse meanwhile; some calls cut off, or failed, whose outcome nobody knows."""
 
 CLIENTS = 8
 CALLS = 25
@@ -45,9 +45,17 @@ class _Player:
             if self.kind == "cut off" and self.chance.random() < 0.15:
                 await self._cut_off(call)
             else:
-                answer = await call
+                answer = await self._answer(call)
                 if isinstance(answer, ClaimResult) and answer.attempt is not None:
                     self.told[claim.job, claim.slot] = answer.attempt
+
+    async def _answer(self, call: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await call
+        except BackendUnavailable:
+            if self.kind != "faulty":
+                raise
+            return None
 
     def _call(self, number: int) -> tuple[Claim, Coroutine[Any, Any, Any]]:
         what = self.chance.random()

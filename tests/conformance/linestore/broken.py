@@ -524,7 +524,7 @@ BROKEN = [
     Broken(("FLT-013",), server=ShorteningServer),
     Broken(("FLT-012",), server=FenceServer),
     Broken(("FLT-005", "FLT-035"), server=SessionServer),
-    Broken(("FLT-006", "FLT-029", "FLT-034"), server=TokenlessServer),
+    Broken(("FLT-006", "FLT-029", "FLT-034", "FLT-037"), server=TokenlessServer),
     Broken(("FLT-007", "FLT-021", "FLT-022", "FLT-029"), server=AnewServer),
     Broken(("FLT-008",), server=LongLeaseServer),
 ]

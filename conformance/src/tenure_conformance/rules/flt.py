@@ -13,6 +13,7 @@ from tenure.model import ActiveRuns, Claim, RunResult
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client, Held, answered, outcomes, probe
 from tenure_conformance.faults.blocking import longest_block
+from tenure_conformance.faults.kit import Faults
 from tenure_conformance.faults.proxy import CutReply, Delay, Dribble, Fault, LostRequest, LostRequests
 from tenure_conformance.faults.scene import (
     LOOKS,
@@ -29,6 +30,7 @@ from tenure_conformance.faults.scene import (
     told_of,
     win,
 )
+from tenure_conformance.histories import CLIENTS, assert_linearizable, play
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import Deadline, Span, Uncertain, monotonic_ms, sleep_until
@@ -882,3 +884,52 @@ async def _until_settled(stage: Scene) -> None:
             return
         before = now
         await asyncio.sleep(0.05)
+
+
+HISTORIES = 4
+
+
+@rule(
+    "FLT-037",
+    level="faults",
+    needs="network",
+    spec=("claim-atomic", "errors-repeat", "errors-never-outcome", "errors-late-message"),
+    pace="heavy",
+)
+@answered("calls amid faults")
+async def histories_amid_faults(bench: Bench) -> None:
+    """The answers to eight clients whose requests and replies are lost, cut and held up fit one order of their calls,
+    those that failed having been carried out then, later or never."""
+    faults = await faults_of(bench)
+    with healthy("entering"):
+        clients = [await bench.client(f"c{number}", url=faults.url) for number in range(CLIENTS)]
+    for number in range(HISTORIES):
+        harm = asyncio.create_task(_harm(bench, faults))
+        try:
+            calls = await play(bench, "faulty", clients, number)
+        finally:
+            harm.cancel()
+            await asyncio.gather(harm, return_exceptions=True)
+            await faults.heal()
+        assert_linearizable(bench, calls)
+
+
+async def _harm(bench: Bench, faults: Faults) -> None:
+    """One fault after another, at random, for as long as nobody ends it."""
+    while True:
+        await asyncio.sleep(bench.random.uniform(0.005, 0.02))
+        await bench.random.choice((_strike, _strike, _reset, _hold_up))(bench, faults)
+
+
+async def _strike(bench: Bench, faults: Faults) -> None:
+    faults.network.fault = bench.random.choice((LostRequest(), CutReply(0), CutReply(0, 0.5), CutReply(0, 0.5, False)))
+
+
+async def _reset(_bench: Bench, faults: Faults) -> None:
+    await faults.network.reset()
+
+
+async def _hold_up(bench: Bench, faults: Faults) -> None:
+    await faults.silence()
+    await asyncio.sleep(bench.random.uniform(0.001, 0.03))
+    await faults.heal()
