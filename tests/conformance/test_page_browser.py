@@ -11,6 +11,11 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
+from tenure_conformance import certificate
+from tenure_conformance.report import RENDERERS
+from tenure_conformance.rule import select
+from tenure_conformance.targets import memory
+from tenure_conformance.verdict import Call, Verdict
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LONGEST_WAIT_S = 60
@@ -244,3 +249,36 @@ def test_a_broken_page_would_be_noticed(tab, tmp_path):
     tab.open(tmp_path / "broken.html", 390)
     assert tab.errors()
     assert tab.ask("document.documentElement.scrollWidth") > 390
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    """The page of a rule with sixteen clients that all won, and a message that is one long word."""
+    held = {"job": "job", "slot": 1, "lease_ms": 400}
+    calls = [
+        Call(f"c{number}", "claim", {"claim": {**held, "token": f"t{number}"}}, number, 40, {"outcome": "won"})
+        for number in range(16)
+    ]
+    failed = Verdict(rule="CON-001", outcome="fail", reason="x" * 500, calls=tuple(calls))
+    document = certificate.write(memory, select(("CON-001",)), [failed], seed=1, filtered=True, seconds=1.0)
+    path = tmp_path_factory.mktemp("crowded") / "report.html"
+    path.write_text(RENDERERS["report.html"](document, [failed.to_json()]), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_beside_many_clients_and_leases_each_answer_can_be_read(tab, crowded, width):
+    tab.open(crowded, width)
+    assert len(boxes(tab, ".call")) == len(boxes(tab, ".labels li")) == 16
+    assert len(boxes(tab, ".life.alive")) == 6
+    lines = "[...document.querySelectorAll('.labels .line:not(.asked), .labels .answer')]"
+    assert tab.ask(f"{lines}.filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)") == []
+    bars = sorted(boxes(tab, ".call"), key=lambda box: box["x"])
+    assert all(left["x"] + left["w"] < right["x"] for left, right in pairwise(bars))
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_long_message_is_wrapped(tab, crowded, width):
+    tab.open(crowded, width)
+    assert tab.ask("document.documentElement.scrollWidth") <= width
+    assert tab.ask("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.reason'))")

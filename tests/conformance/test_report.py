@@ -195,6 +195,11 @@ def bars(picture, kind):
     return [tuple(map(float, one)) for one in found]
 
 
+def marked(picture):
+    """The clients whose calls are."""
+    return re.findall(r'<li style="[^"]*" class="marked"><span[^>]*><b[^>]*>(\w)', picture)
+
+
 def test_each_client_has_a_lane_and_each_call_a_bar_in_it():
     picture = drawn(won("a", 0, 1), guarded("b", "heartbeat", 2, 3, answer=False), guarded("a", "finish", 4, 5))
     (ax, ay, _), (bx, by, _) = bars(picture, "told")
@@ -217,9 +222,24 @@ def test_a_client_that_calls_twice_at_once_has_two_tracks():
 
 def test_the_call_that_was_answered_last_is_marked_unless_the_rule_named_another():
     calls = [won("a", 0, 1), guarded("b", "heartbeat", 2, 9), guarded("a", "finish", 3, 4)]
-    assert re.findall(r'<li style="[^"]*" class="marked"><span[^>]*><b[^>]*>(\w)', drawn(*calls)) == ["b"]
+    assert marked(drawn(*calls)) == ["b"]
     calls[0].suspect = True
-    assert re.findall(r'<li style="[^"]*" class="marked"><span[^>]*><b[^>]*>(\w)', drawn(*calls)) == ["a"]
+    assert marked(drawn(*calls)) == ["a"]
+
+
+def test_the_call_that_raised_what_the_rule_tells_is_marked():
+    gone = Call("a", "finish", {"job": "job", "slot": SLOT, "token": "t"}, 5, 6, None, "BackendUnavailable: gone")
+    closed = Call("b", "finish", {"job": "job", "slot": SLOT, "token": "t"}, 7, 8, None, "BackendClosed: left")
+    calls = read([call.to_json() for call in (won("c", 0, 1), gone, closed)])
+    assert marked(timeline.draw(calls, CLAIMS, mark="x", reason="a finish: raised BackendUnavailable (gone)")) == ["a"]
+    assert marked(timeline.draw(calls, CLAIMS, mark="x", reason="assert False")) == ["c"]
+
+
+def test_a_lease_is_uncertain_only_beside_the_call_that_set_it():
+    picture = drawn(won("a", 1, 1.1), guarded("b", "heartbeat", 1.2, 1.3, answer=False))
+    ((_, top, height),) = bars(picture, "told")
+    ((begin, length),) = re.findall(r'y="([\d.]+)" width="[\d.]+" height="([\d.]+)" class="life uncertain"', picture)
+    assert (float(begin), float(length)) == (top, height)
 
 
 def test_a_call_without_an_answer_and_one_that_raised_look_different():

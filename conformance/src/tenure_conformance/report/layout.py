@@ -89,6 +89,7 @@ def _events(calls: Sequence[Call], leases: Sequence[Life]) -> list[tuple[float, 
     ]
     first, last = calls[0].begin_ms, max(begins + ends)[0]
     edges = {edge for life in leases for one in life.stretches for edge in (one.begin, one.end)}
+    edges -= {call.end_ms for call in calls}
     moved = [(edge, 0, "edge", 0) for edge in edges if first < edge < last]
     return [(moment, kind, number) for moment, _, kind, number in sorted(begins + ends + moved)]
 

@@ -73,11 +73,8 @@ _PATTERN = Markup(
 
 def _verdict(claims: Claims, run: Mapping[str, Any], verdicts: Sequence[Verdict]) -> Markup:
     certified = claims["certified"]
-    about = (
-        " ".join(part for part in (claims["distribution"], claims["version"]) if part),
-        claims["store"],
-        run["date"][:10],
-    )
+    target = " ".join(part for part in (claims["distribution"], claims["version"]) if part)
+    about = (target, claims["store"], tag("span", run["date"][:10], class_="whole"))
     return tag(
         "header",
         tag(
@@ -89,7 +86,7 @@ def _verdict(claims: Claims, run: Mapping[str, Any], verdicts: Sequence[Verdict]
                 tag("span", claims["target"], " is ", tag("em", "certified" if certified else "not certified")),
             ),
             tag("p", _sentence(claims, verdicts), class_="sentence"),
-            tag("p", *(tag("span", f"{part} ", class_="whole") for part in about if part), class_="about"),
+            tag("p", join(*(part for part in about if part), between=" · "), class_="about"),
             class_="inner",
         ),
         class_="certified" if certified else "refused",
