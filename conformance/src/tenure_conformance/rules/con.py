@@ -261,7 +261,7 @@ async def _histories(bench: Bench, kind: Kind) -> None:
     level="lease",
     spec=("claim-atomic", "claim-order", "calls-guarded", "active-fresh"),
     pace="heavy",
-    catches=("race-overlap", "race-claim"),
+    catches=("race-claim",),
 )
 async def histories_are_linearizable(bench: Bench) -> None:
     """The answers to eight clients that claim, renew, finish, release and look at random fit one order of their

@@ -50,7 +50,7 @@ async def lease_ends(bench: Bench) -> None:
     level="lease",
     spec=("time-round-up", "time-store-clock"),
     pace="timed",
-    catches=("grain-rounds-down", "lease-floor-seconds", "clock-of-the-client", "lease-ceil-seconds"),
+    catches=("lease-floor-seconds", "clock-of-the-client", "lease-ceil-seconds"),
 )
 async def lease_is_not_rounded_to_seconds(bench: Bench) -> None:
     """A lease of a second and a half is neither one second nor two, where the store counts in less than seconds."""
