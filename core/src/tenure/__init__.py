@@ -28,10 +28,10 @@ from tenure.model import (
     ClaimResult,
     LostAttempt,
     RunResult,
+    Triggered,
 )
 from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend
 from tenure.registry import connect
-from tenure.runner import Triggered
 from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, tz_data_version
 from tenure.scheduler import Scheduler
 

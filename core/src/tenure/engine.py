@@ -12,9 +12,9 @@ from tenure.instance import Instance
 from tenure.job import Job
 from tenure.lane import Lane
 from tenure.levels import ClaimOnlyLevel, LeaseLevel, Level
-from tenure.model import Mode, check_lease
+from tenure.model import Mode, Triggered, check_lease
 from tenure.protocol import Backend, ClaimOnlyBackend, LeaseBackend, has_leases
-from tenure.runner import Triggered, patience_ms
+from tenure.runner import patience_ms
 from tenure.timers import JobTimers
 
 _SETTLE_MS = 500

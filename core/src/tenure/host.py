@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from tenure.duration import Duration, to_ms
-from tenure.engine import Engine
 from tenure.errors import SchedulerStateError
 from tenure.events import Event, Events, logger
 from tenure.executor import Call
@@ -19,7 +18,10 @@ from tenure.job import Job
 
 Result = TypeVar("Result")
 
-BuildEngine = Callable[[asyncio.AbstractEventLoop], Engine]
+if TYPE_CHECKING:
+    from tenure.engine import Engine
+
+BuildEngine = Callable[[asyncio.AbstractEventLoop], "Engine"]
 OnStopped = Callable[["EngineThread", list[Call]], None]
 
 
@@ -159,18 +161,18 @@ class EngineThread:
             self._loop.close()
             raise
 
-    def tell(self, function: Callable[[Engine], None]) -> None:
+    def tell(self, function: "Callable[[Engine], None]") -> None:
         """Call a function with the started engine, on its loop, and wait for it; nothing happens once it has ended."""
         if threading.current_thread() is self._thread:
             raise SchedulerStateError("a schedule or backend cannot change the scheduler that asks it; use a handler")
 
-        async def call(engine: Engine) -> None:
+        async def call(engine: "Engine") -> None:
             function(engine)
 
         with suppress(EngineEnded):
             self.submit(call).result()
 
-    def submit(self, function: Callable[[Engine], Awaitable[Result]]) -> "Future[Result]":
+    def submit(self, function: "Callable[[Engine], Awaitable[Result]]") -> "Future[Result]":
         """Start an async function with the started engine, on its loop; EngineEnded once that has ended."""
         answer: Future[Result] = Future()
         if not self._post(self._request, function, answer):
@@ -297,12 +299,12 @@ class EngineThread:
         if self._main_task is not None:
             self._main_task.cancel()
 
-    def _request(self, function: Callable[[Engine], Awaitable[Any]], answer: "Future[Any]") -> None:
+    def _request(self, function: "Callable[[Engine], Awaitable[Any]]", answer: "Future[Any]") -> None:
         task = self._loop.create_task(self._answer(function, answer))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
 
-    async def _answer(self, function: Callable[[Engine], Awaitable[Any]], answer: "Future[Any]") -> None:
+    async def _answer(self, function: "Callable[[Engine], Awaitable[Any]]", answer: "Future[Any]") -> None:
         try:
             await self._has_engine.wait()
             assert self._engine is not None

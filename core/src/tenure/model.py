@@ -165,6 +165,14 @@ class RunResult:
             object.__setattr__(self, "error", clean_error(self.error))
 
 
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """What became of ``trigger(job)``: the run's slot, and ``won`` if its handler starts here."""
+
+    slot: int
+    outcome: Outcome
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a backend promises; final once it is entered, before that the least it promises."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
@@ -14,7 +13,7 @@ from tenure.executor import Call, Executor
 from tenure.heartbeat import Heartbeats, Lease
 from tenure.instance import Delays, Instance
 from tenure.job import Job
-from tenure.model import Claim, Ending, LostAttempt, Mode, Outcome, ResultStatus, RunResult, new_token
+from tenure.model import Claim, Ending, LostAttempt, Mode, ResultStatus, RunResult, Triggered, new_token
 from tenure.protocol import ClaimOnlyBackend
 from tenure.schedule import next_slot_of
 from tenure.watch import Watches
@@ -24,14 +23,6 @@ _GIVE_UP_LEASES = 10
 _MANUAL_TRIES = 5
 _TRIES_IN_A_LEASE = 10
 _SAVE_PATIENCE_MS = 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class Triggered:
-    """What became of ``trigger(job)``: the run's slot, and ``won`` if its handler starts here."""
-
-    slot: int
-    outcome: Outcome
 
 
 class Runner(Protocol):

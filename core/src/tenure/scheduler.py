@@ -13,22 +13,23 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from tenure.clock import SystemClock
 from tenure.duration import Duration, to_ms
-from tenure.engine import Engine
 from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob
 from tenure.events import Events, Listener, check_listener, logger
 from tenure.executor import Call, Executor, OtherLoop, Threads, current
 from tenure.host import EngineThread, EventThread, LoopThread, Pending, StoppedEarly, StopSignals
 from tenure.instance import Instance, new_instance_id
 from tenure.job import Handler, Job, JobChoices, JobOptions, check_defaults, make_job
-from tenure.model import Capabilities, check_lease, check_name
+from tenure.model import Capabilities, Triggered, check_lease, check_name
 from tenure.protocol import Backend
 from tenure.registry import connect
-from tenure.runner import Triggered
 from tenure.schedule import Fold, Gap, Schedule, Zone, cron, every
+
+if TYPE_CHECKING:
+    from tenure.engine import Engine
 
 __all__ = ["Pending", "Scheduler"]
 
@@ -355,7 +356,9 @@ class Scheduler:
         events: EventThread,
         handlers: asyncio.AbstractEventLoop,
         loop: asyncio.AbstractEventLoop,
-    ) -> Engine:
+    ) -> "Engine":
+        from tenure.engine import Engine  # loaded at the first start: an import of tenure does not pay for it
+
         instance = Instance(name, SystemClock(), Random(), events)
         executor = Executor(OtherLoop(loop, handlers, self._loop_closed), Threads(loop, self._threads))
         return Engine(backend, instance, executor)

@@ -31,9 +31,8 @@ from tenure.executor import Executor, SameLoop
 from tenure.instance import Instance
 from tenure.job import Handler, Job, JobOptions, make_job
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import ActiveRun, ActiveRuns, Capabilities, Claim, ClaimResult, Ending, RunResult
+from tenure.model import ActiveRun, ActiveRuns, Capabilities, Claim, ClaimResult, Ending, RunResult, Triggered
 from tenure.protocol import Backend
-from tenure.runner import Triggered
 from tenure.schedule import Schedule
 from tenure.scheduler import Scheduler
 
