@@ -801,6 +801,7 @@ def test_an_async_handler_may_close_its_scheduler(events):
             async with scheduler:
                 await scheduler.trigger("a")
                 await until(lambda: scheduler.instance is None, "it is stopped")
+                await until(lambda: len(events.all) == 2, "its end is told")
 
     asyncio.run(main())
     assert [event.kind for event in events.all] == ["start", "success"]
