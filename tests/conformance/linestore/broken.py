@@ -228,8 +228,8 @@ class Blocks(LineBackend):
     """Talks to the store from the loop's own thread."""
 
     async def exchange(self, request):
-        with socket.create_connection((self._host, self._port), timeout=self._timeout_s) as connection:
-            file = connection.makefile("rwb")
+        address = self._host, self._port
+        with socket.create_connection(address, self._timeout_s) as connection, connection.makefile("rwb") as file:
             for told in ({"password": self._password}, request):
                 file.write(json.dumps(told).encode() + b"\n")
                 file.flush()
