@@ -30,32 +30,27 @@ def environment(project):
     return {**os.environ, **quick, "PATH": path, "PYTHONPATH": str(project / "src"), "COLUMNS": "200"}
 
 
-def started(project, *command):
-    return subprocess.Popen(
-        command, cwd=project, env=environment(project), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-
-
-def ended(process):
-    try:
-        output, _ = process.communicate(timeout=LONGEST_S)
-    finally:
-        process.kill()
-        process.communicate()
-    return process.returncode, output
-
-
 def run(project, *command):
-    return ended(started(project, *command))
+    done = subprocess.run(
+        command,
+        cwd=project,
+        env=environment(project),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    return done.returncode, done.stdout
 
 
 @pytest.mark.slow
 def test_the_example_is_certified_by_pytest_and_by_the_command(project):
     options = ("-p", "no:cacheprovider", "--tenure-target", TARGET, "--tenure-out", "by-pytest", "-q")
-    by_pytest = started(project, "pytest", "--pyargs", "tenure_conformance", *options)
-    by_command = started(project, "tenure-conformance", "run", TARGET, "--out", "by-command")
-    for process in (by_pytest, by_command):
-        code, output = ended(process)
+    by_pytest = ("pytest", "--pyargs", "tenure_conformance", *options)
+    by_command = ("tenure-conformance", "run", TARGET, "--out", "by-command")
+    for command in (by_pytest, by_command):
+        code, output = run(project, *command)
         assert code == 0, output
         assert "flock: certified: " in output
     one, other = (json.loads((project / name / "certificate.json").read_text()) for name in ("by-pytest", "by-command"))

@@ -12,7 +12,7 @@ from tenure_conformance import Target
 @contextmanager
 def directory(_how: str) -> Iterator[str]:
     with TemporaryDirectory() as path:
-        yield f"flock://{path}"
+        yield f"flock://{path}?timeout=20s"  # whatever else the machine does meanwhile
 
 
 TARGET = Target(

@@ -60,5 +60,5 @@ def _text(text: str, x: int, width: int) -> Markup:
 
 def _width(text: str) -> int:
     """About as wide as the text is drawn; ``textLength`` makes it exact."""
-    drawn = sum(4.2 if character in NARROW else 10.4 if character in WIDE else 7.1 for character in text)
+    drawn = sum(4.2 if character in NARROW else 9.8 if character in WIDE else 6.7 for character in text)
     return round(drawn) + 2 * PADDING
