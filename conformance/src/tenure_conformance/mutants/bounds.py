@@ -67,6 +67,12 @@ wins(
     lambda win: replace(win.won, previous=()),
 )
 wins(
+    "previous-at-most-ten",
+    "A winner is told of ten lost attempts at most.",
+    "previous-superseded",
+    lambda win: replace(win.won, previous=win.won.previous[:10]),
+)
+wins(
     "previous-own-only",
     "A winner is not told of the runs that it superseded.",
     "previous-superseded",
@@ -285,6 +291,12 @@ wins(
     "word-fence claim-fence",
     lambda win: replace(win.won, fence=win.now),
     seen="timestamps as fencing tokens",
+)
+wins(
+    "fence-above-the-slot",
+    "A fence is never below its slot, which may be ahead of the clock.",
+    "claim-fence",
+    lambda win: replace(win.won, fence=max(win.won.fence, win.claim.slot + 1)),
 )
 wins(
     "fence-is-the-slot",

@@ -50,6 +50,21 @@ decides(
     ),
 )
 decides(
+    "heartbeat-revives-for-one-lease",
+    "A lease that ran out longer ago than its length is not revived.",
+    "heartbeat-revives",
+    (
+        _GUARD,
+        _GUARD.replace(":\n", " or now > run.expires_at + run.lease_ms:\n"),
+    ),
+)
+wins(
+    "heartbeat-of-the-former-length",
+    "Heartbeats of a takeover renew by the lease of the attempt before.",
+    "heartbeat-holds claim-row-8",
+    lambda win: replace(win.won, lease_ms=win.run.lease_ms if win.run else win.won.lease_ms),
+)
+decides(
     "heartbeat-revives-released",
     "A heartbeat takes a release back.",
     "heartbeat-refused release-holds",

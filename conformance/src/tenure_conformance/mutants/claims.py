@@ -251,6 +251,12 @@ decides(
     seen="deploys that eat a job's retries",
 )
 wins(
+    "attempt-in-a-byte",
+    "Attempts are counted in a byte.",
+    "word-attempt claim-after limits-numbers",
+    lambda win: replace(win.won, attempt=win.won.attempt % 256),
+)
+wins(
     "attempt-stuck",
     "A takeover keeps the number of the attempt that it replaces.",
     "claim-row-8 word-attempt claim-after",
@@ -429,6 +435,12 @@ decides(
     "A run is late at its limit, and not only beyond it.",
     "claim-row-12",
     (_LATE, _LATE.replace(">", ">=")),
+)
+decides(
+    "late-with-grace",
+    "No run is late within its first twenty milliseconds, whatever its limit.",
+    "claim-row-12",
+    (_LATE, "claim.max_late_ms is not None and now - slot > max(claim.max_late_ms, 20)"),
 )
 decides(
     "late-in-seconds",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from tenure.decision import EMPTY
 from tenure.errors import InvalidClaim
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, RunResult
@@ -266,6 +267,14 @@ class _TokenPadded(_Told):
 class _TokenCut(_Told):
     def token(self, token: str) -> str:
         return token[:32] if isinstance(token, str) and len(token) <= 64 else token
+
+
+@broken("token-used-once", "A token that ended a run of the job wins no other.", "word-token")
+class _TokenUsedOnce(MemoryBackend):
+    async def claim(self, claim: Claim) -> ClaimResult:
+        ended = self.store.states.get(self._key(claim.job), EMPTY).ended
+        used = [run for run in ended if run.token == claim.token and run.slot != claim.slot]
+        return await super().claim(replace(claim, mode="takeover") if used else claim)
 
 
 @broken("token-alphanumeric", "Tokens with other signs than letters and digits are refused.", "limits-token")

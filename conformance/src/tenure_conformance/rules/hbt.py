@@ -3,7 +3,7 @@
 import asyncio
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import Held, answered, only, probe
+from tenure_conformance.client import VERBS, Held, answered, guarded, only, probe
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import LONG_MS
 
@@ -313,3 +313,36 @@ async def exhausted_run_has_no_heartbeat(bench: Bench) -> None:
         assert not await held.finish()
         assert not await held.release()
     assert (await bench.b.ask()).status == "exhausted"
+
+
+@rule(
+    "HBT-014",
+    level="lease",
+    spec=("heartbeat-revives", "finish-lapsed", "release-holds"),
+    pace="timed",
+    catches=("heartbeat-revives-for-one-lease", "heartbeat-never-revives"),
+)
+async def long_lapsed_run_is_still_held(bench: Bench) -> None:
+    """A lease that ran out many times its length ago is still revived by its token, or finished, or released, if
+    nobody took it."""
+    runs = [await bench.a.win(job=verb, lease_ms=bench.short_ms) for verb in VERBS]
+    await runs[-1].lapse()
+    await asyncio.sleep(min(10 * bench.short_ms, 5_000) / 1_000)
+    for verb, held in zip(VERBS, runs, strict=True):
+        assert await guarded(bench.b, verb, verb, SLOT, held.token), verb
+
+
+@rule(
+    "HBT-015",
+    level="lease",
+    spec=("heartbeat-holds", "claim-row-8"),
+    catches=("heartbeat-of-the-former-length", "heartbeat-of-one-length", "heartbeat-half-a-lease"),
+)
+async def each_attempt_has_its_own_length(bench: Bench) -> None:
+    """Heartbeats of a takeover renew by the lease of its own claim, shorter or longer than that of the attempt
+    before."""
+    held = await bench.a.win(lease_ms=LONG_MS)
+    for attempt, lease_ms in enumerate((LONG_MS * 2, LONG_MS // 3), 1):
+        assert await held.release()
+        held = await bench.b.win(after=attempt, lease_ms=lease_ms)
+        await _beat_exactly(bench, held)

@@ -278,7 +278,7 @@ async def exhausting_claim_sent_again(bench: Bench) -> None:
     "IDM-012",
     level="lease",
     spec=("errors-repeat", "word-token", "claim-row-2"),
-    catches=("fence-again-for-the-same-token", "same-token-new-attempt", "same-token-running"),
+    catches=("token-used-once", "fence-again-for-the-same-token", "same-token-new-attempt", "same-token-running"),
 )
 async def token_of_another_slot_is_fresh(bench: Bench) -> None:
     """A token that won one run can win another run of its own, and repeats each win with that run's attempt and
@@ -290,3 +290,4 @@ async def token_of_another_slot_is_fresh(bench: Bench) -> None:
         _same_win(bench, held.result, await held.again(by=bench.b))
     assert await first.finish()
     assert await second.heartbeat()
+    assert (await bench.b.win(slot=SLOT + 2, token="one", overlap="allow")).fence > second.fence

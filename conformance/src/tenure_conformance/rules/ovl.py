@@ -429,3 +429,21 @@ async def newer_unfinished_runs_stay(bench: Bench) -> None:
         (SLOT + 1, 1),
         (SLOT + 2, 1),
     ]
+
+
+@rule(
+    "OVL-017",
+    level="lease",
+    spec=("previous-superseded", "claim-supersedes"),
+    catches=("previous-at-most-ten", "supersedes-one", "previous-own-only"),
+)
+async def every_superseded_run_is_told(bench: Bench) -> None:
+    """A win under `skip` supersedes a hundred and more unfinished runs, and is told of each, once."""
+    slots = [SLOT + number for number in range(120)]
+    for start in range(0, len(slots), 30):
+        some = await asyncio.gather(*(bench.a.win(slot=slot, overlap="allow") for slot in slots[start : start + 30]))
+        assert all(await asyncio.gather(*(held.release() for held in some)))
+    newest = await bench.b.win(slot=SLOT + 1_000)
+    assert sorted(one.slot for one in newest.result.previous) == slots
+    assert [slot for _, slot in await bench.look()] == [SLOT + 1_000]
+    assert (await newest.again()).previous == newest.result.previous
