@@ -168,5 +168,5 @@ def catalogue_json() -> str:
 
 def rule_set_hash() -> str:
     """Names this very set of rules in certificates."""
-    told = [[rule.id, rule.sentence, rule.level, rule.since] for rule in catalogue()]
+    told = [[rule.id, rule.sentence, rule.level, rule.base, rule.needs, rule.since] for rule in catalogue()]
     return hashlib.sha256(json.dumps(told, ensure_ascii=False).encode()).hexdigest()
