@@ -359,7 +359,7 @@ def test_a_failure_is_shown_with_its_message_its_calls_and_where_it_comes_from()
     for told in (
         "expected running",
         "a claim → won",
-        "failed after this:",
+        "failed after this: slot S",
         "surely alive until 395 ms",
         "#claim-row-3",
     ):

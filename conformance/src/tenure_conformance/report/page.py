@@ -17,7 +17,7 @@ Verdict = Mapping[str, Any]
 Claims = Mapping[str, Any]
 
 SIGNS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "waived": "~", "not-applicable": "·"}
-MARKS = {"fail": "✗ failed after this:", "waived": "✗ failed after this:"}
+MARKS = {"fail": "✗ failed after this", "waived": "✗ failed after this"}
 POWERS = {
     "claim-only": "decides who runs a slot",
     "lease": "also knows whether the owner is alive",
@@ -138,7 +138,7 @@ def _attention(claims: Claims, verdicts: Sequence[Verdict], rules: Mapping[str, 
 
 def _card(claims: Claims, verdict: Verdict, rule: Rule | None) -> Markup:
     calls = read(verdict["calls"])
-    mark = MARKS.get(verdict["outcome"], "? last answer:")
+    mark = MARKS.get(verdict["outcome"], "? last answer")
     return tag(
         "article",
         tag("h3", _chip(verdict["outcome"]), tag("span", verdict["rule"], class_="id"), _about(rule)),

@@ -145,7 +145,9 @@ def _label(call: Call, top: float, words: Words, mark: str) -> Markup:
         tag("span", f" {details}", class_="details") if details else None,
         class_="line",
     )
-    second = tag("span", tag("strong", f"{mark} ") if mark else None, asked, class_="line asked")
+    second = tag(
+        "span", tag("strong", mark) if mark else None, ": " if mark and asked else None, asked, class_="line asked"
+    )
     return tag("li", first, second, style=f"top:{top - 4:g}px", class_="marked" if mark else None)
 
 
