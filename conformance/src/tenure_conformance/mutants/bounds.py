@@ -142,6 +142,12 @@ decides(
     ("self.started_at, self.expires_at, released)", "self.started_at, self.started_at, released)"),
 )
 wins(
+    "started-with-the-slot",
+    "A run that is won before its slot is told to have started at it.",
+    "recorded-times",
+    lambda win: replace(win.won, started_at=max(win.now, win.claim.slot)),
+)
+wins(
     "started-with-the-run",
     "`started_at` of a takeover is that of the first attempt.",
     "recorded-times lost-ended-at",

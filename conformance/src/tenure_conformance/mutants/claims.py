@@ -251,6 +251,12 @@ decides(
     seen="deploys that eat a job's retries",
 )
 wins(
+    "attempts-of-manual-claims-count-twice",
+    "A takeover by hand uses up two attempts.",
+    "claim-row-6 claim-row-8",
+    lambda win: replace(win.won, used=win.won.used + (win.claim.mode == "manual")),
+)
+wins(
     "attempt-in-a-byte",
     "Attempts are counted in a byte.",
     "word-attempt claim-after limits-numbers",

@@ -379,6 +379,32 @@ class _CancelledEnteringLocks(MemoryBackend):
         return await super().__aenter__()
 
 
+# Records that nobody asked for
+
+
+@broken(
+    "takeover-writes-a-record", "A takeover records the lost attempt as crashed by itself.", "previous-own claim-row-8"
+)
+class _TakeoverWritesARecord(MemoryBackend):
+    async def claim(self, claim: Claim) -> ClaimResult:
+        answer = await super().claim(claim)
+        for lost in answer.previous:
+            times = (lost.started_at, lost.ended_at)
+            await self.save_result(
+                claim.job, RunResult(lost.slot, lost.attempt, lost.fence, "crashed", lost.holder, *times)
+            )
+        return answer
+
+
+@broken("exhaustion-writes-a-record", "Exhausting a run writes a record of it.", "claim-row-6 previous-exhausted")
+class _ExhaustionWritesARecord(MemoryBackend):
+    async def claim(self, claim: Claim) -> ClaimResult:
+        answer = await super().claim(claim)
+        if answer.status == "exhausted":
+            await self.save_result(claim.job, RunResult(claim.slot, 0, 0, "exhausted", "store", None, None))
+        return answer
+
+
 # Entering and leaving
 
 

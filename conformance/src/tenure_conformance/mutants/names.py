@@ -353,6 +353,13 @@ class _ErrorRefused(MemoryBackend):
         await super().save_result(job, result)
 
 
+@broken("results-instance-cut", "The instance of a record is cut to a hundred bytes.", "results-one-record")
+class _ResultsInstanceCut(MemoryBackend):
+    async def save_result(self, job: str, result: RunResult) -> None:
+        cut = result.instance.encode()[:100].decode(errors="ignore")
+        await super().save_result(job, replace(result, instance=cut))
+
+
 @broken(
     "results-times-in-seconds",
     "The times of records are kept in seconds.",

@@ -5,6 +5,7 @@ import asyncio
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import only, outcomes
 from tenure_conformance.rule import rule
+from tenure_conformance.situations import MODES
 
 
 @rule(
@@ -39,6 +40,7 @@ async def attempts_count_to_the_limit(bench: Bench) -> None:
     spec=("claim-row-6", "previous-exhausted", "active-all"),
     pace="timed",
     catches=(
+        "exhaustion-writes-a-record",
         "previous-of-exhausted-empty",
         "previous-of-exhausted-once",
         "exhausted-stays-unfinished",
@@ -58,6 +60,7 @@ async def exhausted_run_is_ended(bench: Bench) -> None:
     assert bench.same_time(lost.ended_at, held.expires_at)
     for client in (bench.a, bench.b):
         assert await bench.look(by=client) == {}
+        assert await client.results() == []
         for token in (held.token, "another"):
             told = await client.ask(token=token, after=1, max_attempts=9, overlap="allow")
             assert (told.outcome, told.status, told.attempt) == ("done", "exhausted", 1)
@@ -250,3 +253,28 @@ async def attempts_grow_far(bench: Bench) -> None:
         assert await held.release()
     told = await bench.b.ask(after=2**40, max_attempts=2**40)
     assert (told.outcome, told.attempt) == ("running", last)
+
+
+@rule(
+    "ATT-011",
+    level="lease",
+    spec=("claim-row-6", "claim-row-8", "claim-own-rules"),
+    pace="timed",
+    catches=("attempts-of-manual-claims-count-twice", "attempts-one-less", "attempts-one-more"),
+)
+async def every_mode_uses_up_one_attempt(bench: Bench) -> None:
+    """A takeover uses up one attempt in whatever mode it was claimed: two of them are the end at a limit of two, and
+    not at three."""
+    runs = [(f"{mode} {limit}", mode, limit) for mode in MODES for limit in (2, 3)]
+    for after, modes in ((0, MODES[:1] * 4), (1, MODES)):
+        wins = [
+            await bench.a.win(
+                job=job, mode=modes[MODES.index(mode)], after=after, max_attempts=9, lease_ms=bench.short_ms
+            )
+            for job, mode, _ in runs
+        ]
+        for held in wins:
+            await held.lapse()
+    for job, mode, limit in runs:
+        told = await bench.b.takeover(SLOT, job=job, after=2, max_attempts=limit)
+        assert told.outcome == ("done" if limit == 2 else "won"), f"{mode}, limit {limit}: {told}"

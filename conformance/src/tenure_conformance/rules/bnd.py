@@ -132,8 +132,12 @@ async def unfinished_runs_are_bounded(bench: Bench) -> None:
     # The oldest is live now: it is not superseded, and neither is a younger one instead of it.
     assert (await bench.b.win(slot=SLOT + 1_002, overlap="allow")).result.previous == ()
     assert [run.slot - SLOT for run in (await bench.a.active()).runs] == list(range(2, 1_003))
-    taken = await bench.a.win(slot=SLOT + 3, overlap="allow", after=1)
-    assert [one.slot - SLOT for one in taken.result.previous] == [3]
+    # Behind it the next one too many is over, and goes alone.
+    held = await bench.b.win(slot=SLOT + 1_003, overlap="allow")
+    assert [one.slot - SLOT for one in held.result.previous] == [3]
+    assert [run.slot - SLOT for run in (await bench.a.active()).runs] == [2, *range(4, 1_004)]
+    taken = await bench.a.win(slot=SLOT + 179, overlap="allow", after=1)
+    assert [one.slot - SLOT for one in taken.result.previous] == [179]
     assert await runs[2].heartbeat()
     assert not await runs[0].release()
     told = await bench.a.ask(slot=SLOT, overlap="allow", after=1)

@@ -214,10 +214,11 @@ async def heartbeat_or_takeover(bench: Bench) -> None:
     catches=("heartbeat-takes-a-fence", "error-is-false", "answers-are-numbers"),
 )
 async def heartbeats_have_no_limit(bench: Bench) -> None:
-    """A lease is renewed sixty times and more, by any client that knows the token."""
+    """A lease is renewed hundreds of times, by any client that knows the token."""
     held = await bench.a.win()
-    for number in range(70):
-        assert await held.heartbeat(by=(bench.a, bench.b)[number % 2])
+    for _ in range(10):
+        beats = [held.heartbeat(by=(bench.a, bench.b)[number % 2]) for number in range(30)]
+        assert await asyncio.gather(*beats) == [True] * 30
     assert (await bench.look())["job", SLOT][:3] == (1, held.fence, "a")
 
 

@@ -130,8 +130,8 @@ async def without_limit_never_late(bench: Bench) -> None:
 @rule(
     "LAT-005",
     level="lease",
-    spec=("claim-row-12", "claim-row-14", "claim-row-11"),
-    catches=("late-when-early", "early-at-all", "always-running"),
+    spec=("recorded-times", "claim-row-12", "claim-row-14", "claim-row-11"),
+    catches=("started-with-the-slot", "late-when-early", "early-at-all", "always-running"),
 )
 async def slot_ahead_is_not_late(bench: Bench) -> None:
     """A slot that the store's clock has not quite reached is started, even with no lateness allowed."""
@@ -141,6 +141,7 @@ async def slot_ahead_is_not_late(bench: Bench) -> None:
         if slot < told.now_ms:
             raise Uncertain("the slot was due before it could be claimed")
         assert (told.outcome, told.attempt) == ("won", 1)
+        assert bench.same_time((await bench.look(f"job {number}"))[f"job {number}", slot][4], told.now_ms)
 
 
 @rule(

@@ -311,6 +311,7 @@ async def limit_has_a_default(bench: Bench) -> None:
     level="lease",
     spec=("results-one-record", "word-slot", "word-fence"),
     catches=(
+        "results-instance-cut",
         "results-numbers-are-doubles",
         "error-empty-is-none",
         "results-times-in-seconds",
@@ -323,7 +324,7 @@ async def limit_has_a_default(bench: Bench) -> None:
 async def results_keep_large_numbers(bench: Bench) -> None:
     """Slots, fences, attempts and times come back exact up to the largest there are."""
     saved = [
-        RunResult(MAX_SLOT, 2**31 + 3, 2**62 + 1, "failed", "i", MAX_SLOT - 1, MAX_SLOT, None),
+        RunResult(MAX_SLOT, 2**31 + 3, 2**62 + 1, "failed", "🎩" * 50, MAX_SLOT - 1, MAX_SLOT, None),
         RunResult(MAX_SLOT - 1, 2**31, 2**53 + 1, "success", "i", 0, 1, None),
         RunResult(0, 1, 0, "success", "i", 0, 0, ""),
     ]

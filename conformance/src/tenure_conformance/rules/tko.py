@@ -59,6 +59,7 @@ async def live_run_is_not_taken(bench: Bench) -> None:
     spec=("claim-row-8", "previous-own", "lost-ended-at", "word-fence"),
     pace="timed",
     catches=(
+        "takeover-writes-a-record",
         "lost-always-released",
         "lost-times-swapped",
         "fence-is-the-slot",
@@ -80,6 +81,7 @@ async def lapsed_run_is_taken(bench: Bench) -> None:
     assert bench.same_time(lost.ended_at, held.expires_at)
     assert lost.released is False
     assert (await held.claimed_by(bench.a)).attempt == 2
+    assert await bench.b.results() == []
 
 
 @rule(
