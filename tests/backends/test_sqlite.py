@@ -113,7 +113,8 @@ def test_a_relative_path_stays_what_it_was_when_the_directory_changes(monkeypatc
         ("sqlite://jobs.db", '"sqlite:///jobs.db"'),
         ("sqlite://localhost/jobs.db", "three slashes"),
         ("sqlite:///a%00b", "no NUL"),
-        ("sqlite:///jobs.db?mode=ro", "'mode'.*keep_results, synchronous, timeout"),
+        ("sqlite:///jobs.db?mode=ro", "'mode'.*create, keep_results, synchronous, timeout"),
+        ("sqlite:///jobs.db?create=no", "'create': 'no' is neither true nor false"),
         ("sqlite:///jobs.db?synchronous=off", "'off' is not one of full, normal"),
         ("sqlite:///jobs.db?keep_results=x", "'x' is not a whole number"),
     ],
@@ -430,6 +431,66 @@ def test_a_file_that_is_no_database_is_refused_and_kept(path):
 
 def test_a_missing_directory_is_named(tmp_path):
     misconfigured(SqliteBackend(tmp_path / "missing" / "jobs.db"), "missing", "does not exist; create it")
+
+
+@pytest.mark.parametrize("place", ["typo.db", "missing/jobs.db"])
+def test_without_create_a_store_that_is_not_there_is_refused_and_nothing_is_made(tmp_path, place):
+    backend = connect(f"sqlite:///{tmp_path / place}?create=false")
+    assert str(misconfigured(backend)) == f"there is no store at {tmp_path / place}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_without_create_a_file_of_others_is_refused_and_not_touched(path, mode):
+    with raw(path) as connection:
+        connection.execute(f"pragma journal_mode={mode}")
+        connection.execute("create table theirs (something)")
+    before = path.read_bytes()
+    misconfigured(SqliteBackend(path, create=False), "there is no store in", "none of tenure's tables")
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_without_create_an_empty_file_stays_empty(path):
+    path.touch()
+    misconfigured(SqliteBackend(path, create=False), "there is no store in")
+    assert path.read_bytes() == b""
+
+
+def test_without_create_a_store_that_is_there_serves_as_ever(path):
+    entering(SqliteBackend(path))
+
+    async def main():
+        async with SqliteBackend(path, create=False) as backend:
+            assert (await backend.claim(claim())).outcome == "won"
+            os.rename(path, f"{path}.away")
+            with pytest.raises(BackendMisconfigured, match="there is no store at"):
+                await backend.claim(claim())
+            assert not path.exists()
+
+    asyncio.run(main())
+
+
+def test_without_create_a_copy_keeps_its_journal_mode(path):
+    entering(SqliteBackend(path))
+    with raw(path) as connection:
+        connection.execute("pragma journal_mode=delete")
+    before = path.read_bytes()
+    entering(SqliteBackend(path, create=False))
+    assert path.read_bytes() == before
+
+
+def test_a_keyword_create_wins_over_the_url_s_and_must_be_a_bool(path):
+    misconfigured(connect(f"sqlite:///{path}?create=true", create=False), "there is no store at")
+    with pytest.raises(InvalidUrl, match="create: 'no' is neither True nor False"):
+        SqliteBackend(path, create="no")
+
+
+@pytest.mark.parametrize("name", ["a b.db", "50%.db", "what?mode=memory.db", "#1.db", "ž.db"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    entering(SqliteBackend(tmp_path / name))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+    entering(SqliteBackend(tmp_path / name, create=False))
 
 
 def test_a_directory_is_no_file(tmp_path):

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -124,6 +126,7 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(arguments: list[str], says: st
     monkeypatch.chdir(tmp_path)
     if arguments[:2] == ["runs", ""]:
         arguments[-1] = f"sqlite:///{tmp_path}/jobs.db"
+        store(arguments[-1])
     assert says in fails(2, *arguments)
 
 
@@ -230,6 +233,7 @@ def test_runs_takes_the_store_from_the_environment_and_a_limit(url: str) -> None
 
 
 def test_runs_says_so_when_there_are_none(url: str) -> None:
+    store(url)
     assert out("runs", "other", "--url", url, "--namespace", "app") == [
         f"'other' has no runs in namespace 'app' of {url}"
     ]
@@ -287,6 +291,7 @@ def test_active_tells_a_lease_that_is_over_from_a_live_one(url: str) -> None:
 
 
 def test_active_says_so_when_there_are_none(url: str) -> None:
+    store(url)
     assert out("active", "sync", "--url", url) == [f"no unfinished runs in namespace 'tenure' of {url}"]
 
 
@@ -310,7 +315,34 @@ class ClaimOnly:
 
 
 def test_a_store_that_cannot_be_used_is_a_failure(tmp_path) -> None:
-    assert "does not exist; create it" in fails(1, "runs", "sync", "--url", f"sqlite:///{tmp_path}/no/jobs.db")
+    (tmp_path / "notes.txt").write_text("not a database" * 100)
+    assert "not a SQLite database" in fails(1, "runs", "sync", "--url", f"sqlite:///{tmp_path}/notes.txt")
+
+
+@pytest.mark.parametrize("command", ["runs", "active"])
+def test_a_store_that_is_not_there_is_not_made(command: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = fails(1, command, "sync", "--url", "sqlite:///typo.db")
+    assert said == f"tenure: there is no store at {tmp_path}/typo.db"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["runs", "active"])
+def test_a_database_of_others_is_not_changed(command: str, tmp_path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table theirs (something)")
+    before = path.read_bytes()
+    assert "none of tenure's tables" in fails(1, command, "sync", "--url", f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_reading_leaves_the_file_as_it_was(url: str, tmp_path) -> None:
+    store(url, result_of(SLOT, 1), claims=(claim_of("sync", SLOT),))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    out("runs", "sync", "--url", url)
+    out("active", "sync", "--url", url)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_a_store_of_this_process_alone_is_refused() -> None:
@@ -318,7 +350,7 @@ def test_a_store_of_this_process_alone_is_refused() -> None:
 
 
 def test_a_claim_only_store_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr("tenure.cli.commands.connect", lambda *_, **__: ClaimOnly())
+    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: ClaimOnly())
     assert "keeps no history" in fails(1, "runs", "sync", "--url", "files://somewhere")
 
 
@@ -326,9 +358,9 @@ def test_a_claim_only_store_is_refused(monkeypatch) -> None:
 def test_no_message_repeats_a_secret_of_the_url(command: str, monkeypatch) -> None:
     secret = "files://user:hunter2@host/place?key=hunter2"
     assert "hunter2" not in fails(1, command, "sync", "--url", secret)
-    monkeypatch.setattr("tenure.cli.commands.connect", lambda *_, **__: ClaimOnly())
+    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: ClaimOnly())
     assert "hunter2" not in fails(1, command, "sync", "--url", secret)
-    monkeypatch.setattr("tenure.cli.commands.connect", lambda *_, **__: SharedMemoryBackend())
+    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: SharedMemoryBackend())
     (line,) = out(command, "sync", "--url", secret)
     assert "hunter2" not in line
     assert "host/place" in line

@@ -6,7 +6,7 @@ import pytest
 from tenure import registry
 from tenure.errors import InvalidClaim, InvalidUrl, UnknownBackend
 from tenure.memory import MemoryBackend
-from tenure.registry import connect, hide_secrets, schemes
+from tenure.registry import connect, connect_existing, hide_secrets, schemes
 from tenure.urls import url_options, whole_number
 
 
@@ -34,6 +34,21 @@ def test_a_scheme_finds_its_installed_backend_not_entered():
     backend = connect("memory://", namespace="app", keep_results=5)
     assert isinstance(backend, MemoryBackend)
     assert "memory" in schemes()
+
+
+def from_url_that_creates(url, *, namespace, create=True, **options):
+    return url, namespace, create, options
+
+
+def from_url_that_does_not(url, *, namespace, **options):
+    return url, namespace, options
+
+
+def test_who_only_reads_asks_a_backend_that_can_to_create_nothing(installed):
+    installed(one=f"{__name__}:from_url_that_creates", two=f"{__name__}:from_url_that_does_not")
+    assert connect_existing("one://h", namespace="app") == ("one://h", "app", False, {})
+    assert connect_existing("two://h", namespace="app") == ("two://h", "app", {})
+    assert connect("one://h", namespace="app") == ("one://h", "app", True, {})
 
 
 def test_the_scheme_is_read_in_any_case(installed):

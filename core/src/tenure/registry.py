@@ -1,5 +1,6 @@
 """Finds the backend that serves a URL, by scheme, through the entry points of ``tenure.backends``."""
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
@@ -12,10 +13,13 @@ from tenure.urls import hide_secrets, split_url
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
-__all__ = ["FIRST_PARTY", "GROUP", "connect", "hide_secrets", "schemes"]
+__all__ = ["FIRST_PARTY", "GROUP", "connect", "connect_existing", "hide_secrets", "schemes"]
 
 GROUP = "tenure.backends"
-"""Each entry point is named after its scheme and loads ``from_url(url, *, namespace, **options) -> Backend``."""
+"""Each entry point is named after its scheme and loads ``from_url(url, *, namespace, **options) -> Backend``.
+
+Where it has a keyword ``create``, False means that only a store that is there is opened, and nothing is created.
+"""
 
 FIRST_PARTY = {
     "sqlite": "sqlite",
@@ -44,15 +48,15 @@ def connect(url: str, *, namespace: str = "tenure", **options: object) -> Backen
     for a namespace that breaks a limit. No message repeats a secret of the URL.
     """
     check_name(namespace, "namespace")
-    entry_point = _find(_scheme_of(url))
-    split_url(url)
-    try:
-        from_url = cast(Callable[..., Backend], entry_point.load())
-    except (ImportError, AttributeError) as exc:
-        raise UnknownBackend(
-            f"scheme {entry_point.name!r}: {entry_point.value} cannot be loaded ({exc}); install its distribution again"
-        ) from exc
-    return from_url(url, namespace=namespace, **options)
+    return _from_url_of(url)(url, namespace=namespace, **options)
+
+
+def connect_existing(url: str, *, namespace: str = "tenure") -> Backend:
+    """The same for who only reads: entering creates nothing, if the backend has a keyword ``create``."""
+    check_name(namespace, "namespace")
+    from_url = _from_url_of(url)
+    creates = "create" in inspect.signature(from_url).parameters
+    return from_url(url, namespace=namespace, create=False) if creates else from_url(url, namespace=namespace)
 
 
 def schemes() -> list[str]:
@@ -66,6 +70,17 @@ def entry_points(*, group: str, name: str | None = None) -> "EntryPoints":
 
     found = metadata.entry_points(group=group)
     return found if name is None else found.select(name=name)
+
+
+def _from_url_of(url: str) -> Callable[..., Backend]:
+    entry_point = _find(_scheme_of(url))
+    split_url(url)
+    try:
+        return cast(Callable[..., Backend], entry_point.load())
+    except (ImportError, AttributeError) as exc:
+        raise UnknownBackend(
+            f"scheme {entry_point.name!r}: {entry_point.value} cannot be loaded ({exc}); install its distribution again"
+        ) from exc
 
 
 def _scheme_of(url: str) -> str:

@@ -56,6 +56,13 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def true_or_false(text: str) -> bool:
+    """A reader of switches for ``url_options``."""
+    if text not in ("true", "false"):
+        raise InvalidUrl(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
 def _read(name: str, text: str, reader: Callable[[str], object]) -> object:
     try:
         return reader(text)

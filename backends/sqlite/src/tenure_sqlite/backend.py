@@ -29,7 +29,7 @@ from tenure.model import (
     check_name,
     check_run,
 )
-from tenure.urls import Readers, hide_secrets, split_url, url_options, whole_number
+from tenure.urls import Readers, hide_secrets, split_url, true_or_false, url_options, whole_number
 
 from tenure_sqlite import queries
 from tenure_sqlite.database import Database, Synchronous
@@ -39,14 +39,16 @@ Answer = TypeVar("Answer")
 Decide = Callable[[JobState, int], tuple[JobState, Answer]]
 
 _SYNCHRONOUS = ("full", "normal")
-_OPTIONS: Readers = {"synchronous": str, "timeout": str, "keep_results": whole_number}
+_OPTIONS: Readers = {"synchronous": str, "timeout": str, "keep_results": whole_number, "create": true_or_false}
 
 
-def from_url(url: str, *, namespace: str = "tenure", **options: object) -> "SqliteBackend":
+def from_url(url: str, *, namespace: str = "tenure", create: bool | None = None, **options: object) -> "SqliteBackend":
     """``sqlite:///relative.db`` or ``sqlite:////absolute.db``, with the options of SqliteBackend.
 
     InvalidUrl if it names no file, a host, or an option that is not known.
     """
+    if create is not None:
+        options["create"] = create
     parts = split_url(url)
     path = unquote(parts.path[1:])
     if parts.netloc:
@@ -59,7 +61,8 @@ class SqliteBackend:
     """A lease backend on a file of a local disk, for the processes of one host.
 
     A relative ``path`` is taken from the directory that is current now. ``synchronous`` "full" keeps every answer over
-    a power cut, "normal" may lose the last ones then; a process that dies loses nothing either way.
+    a power cut, "normal" may lose the last ones then; a process that dies loses nothing either way. With ``create``
+    False only a store that is there is opened: BackendMisconfigured where there is no file, or one without a store.
     """
 
     capabilities = Capabilities(durable=True, shared=True)
@@ -72,12 +75,15 @@ class SqliteBackend:
         synchronous: Synchronous = "full",
         timeout: Duration = "5s",
         keep_results: int = DEFAULT_KEEP_RESULTS,
+        create: bool = True,
     ) -> None:
         check_name(namespace, "namespace")
         check_limit(keep_results)
         if synchronous not in _SYNCHRONOUS:
             raise InvalidUrl(f"synchronous: {synchronous!r} is not one of {', '.join(_SYNCHRONOUS)}")
-        self._database = Database(_checked(os.fspath(path)), synchronous)
+        if type(create) is not bool:
+            raise InvalidUrl(f"create: {create!r} is neither True nor False")
+        self._database = Database(_checked(os.fspath(path)), synchronous, create)
         self._namespace = namespace
         self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)
         self._keep_results = keep_results

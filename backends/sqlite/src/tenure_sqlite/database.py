@@ -42,16 +42,19 @@ class Database:
 
     path: str
     synchronous: Synchronous
+    create: bool = True
 
     def open(self) -> sqlite3.Connection:
         """A prepared connection, usable from any thread, one at a time; sqlite3.Error or BackendError if it fails."""
+        if not self.create and not Path(self.path).exists():
+            raise BackendMisconfigured(f"there is no store at {self.path}")
         fault = _fault_of(Path(self.path))
         if fault is not None:
             raise BackendMisconfigured(f"{self.path}: {fault}")
-        connection = sqlite3.connect(
-            self.path, timeout=PATIENCE_MS / 1_000, isolation_level=None, check_same_thread=False
-        )
+        connection = self._connect()
         try:
+            if self.create:
+                self._switch_to_wal(connection)
             self._prepare(connection)
         except BaseException:
             connection.close()
@@ -77,7 +80,17 @@ class Database:
             kind = BackendMisconfigured
         return kind(f"{self.path}: {error}" + (f": {remedy}" if remedy else ""))
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _connect(self) -> sqlite3.Connection:
+        mode = "rwc" if self.create else "rw"
+        return sqlite3.connect(
+            f"{Path(self.path).as_uri()}?mode={mode}",
+            uri=True,
+            timeout=PATIENCE_MS / 1_000,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+
+    def _switch_to_wal(self, connection: sqlite3.Connection) -> None:
         # WAL: readers do not wait for the writer, and a commit is one write and one sync.
         (mode,) = connection.execute("pragma journal_mode=wal").fetchone()
         if mode != "wal":
@@ -85,10 +98,15 @@ class Database:
                 f"{self.path}: its file system cannot share memory between processes (journal mode {mode});"
                 " put the file on a local disk"
             )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"pragma synchronous={self.synchronous}")
-        if _version(connection) is None:
-            _create(connection)
         version = _version(connection)
+        if version is None and not self.create:
+            raise BackendMisconfigured(f"there is no store in {self.path}: it has none of tenure's tables")
+        if version is None:
+            _create(connection)
+            version = _version(connection)
         if version is None or version > VERSION:
             raise BackendMisconfigured(
                 f"{self.path}: it has schema {version} and this tenure-sqlite knows up to {VERSION};"

@@ -24,7 +24,7 @@ from tenure.clock import SystemClock
 from tenure.errors import BackendMisconfigured
 from tenure.model import ActiveRun, ActiveRuns
 from tenure.protocol import LeaseBackend, has_leases
-from tenure.registry import connect, hide_secrets
+from tenure.registry import connect, connect_existing, hide_secrets
 from tenure.schedule import Cron, Fold, Gap, Schedule, cron, every, tz_data_version, zone_name
 from tenure.scheduler import Scheduler
 from tenure.words import MissingWords, describe
@@ -276,7 +276,7 @@ def _read(url: str | None, namespace: str, read: Callable[[LeaseBackend], Corout
 async def _entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBackend]:
     if not url:
         raise click.UsageError("which store? give --url, or set TENURE_URL, as in sqlite:///jobs.db")
-    backend = connect(url, namespace=namespace)
+    backend = connect_existing(url, namespace=namespace)
     if not has_leases(backend):
         raise BackendMisconfigured(f"{hide_secrets(url)} keeps no history and no leases that could be read")
     async with backend as entered:
