@@ -1,10 +1,13 @@
 """Events reach every listener and the log, whatever listeners do."""
 
 import logging
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from tenure.errors import InvalidInput
-from tenure.events import Error, Events, Failure, Start, Success, check_listener
+from tenure.events import Error, Events, Failure, Interrupted, Skip, Start, Success, Takeover, check_listener
+from tenure.model import LostAttempt
 
 
 class Clock:
@@ -121,3 +124,43 @@ def test_whether_anyone_would_be_told_is_known_beforehand():
 def test_an_event_cannot_be_changed_by_a_listener():
     with pytest.raises(AttributeError):
         a_success().slot = 5
+
+
+IDS = {"job": "sync", "slot": 1_796_126_410_500, "attempt": 2, "fence": 9, "instance": "a"}
+LOST = LostAttempt(IDS["slot"], 1, 8, "b", 0, 1, False)
+AT = "sync 2026-12-01T12:00:10.500Z"
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Start(**IDS, mode="takeover"), f"{AT}: start, attempt 2 (a)"),
+        (Takeover(**IDS, previous=(LOST,)), f"{AT}: takeover, attempt 2 of b, which was silent for its lease (a)"),
+        (
+            Takeover(**IDS, previous=(replace(LOST, released=True),)),
+            f"{AT}: takeover, attempt 2 of b, which released it (a)",
+        ),
+        (
+            Failure(**IDS, duration_ms=7, error="Traceback …\nValueError: no\n", going_on=("sync@t",)),
+            f"{AT}: failure, attempt 2, after 7 ms: ValueError: no; still executing: sync@t (a)",
+        ),
+        (Interrupted(**IDS, reason="lost", duration_ms=7), f"{AT}: interrupted, attempt 2, lost, after 7 ms (a)"),
+        (Skip(**{**IDS, "attempt": 0}, reason="taken", holder="b"), f"{AT}: skip, taken by b (a)"),
+        (
+            Error(instance="a", call="active", error=OSError("away")),
+            "all jobs: error, active failed: OSError: away (a)",
+        ),
+    ],
+)
+def test_an_event_reads_as_a_line_of_a_log(event, text):
+    assert str(event) == text
+
+
+def test_a_failure_is_logged_with_its_traceback_in_lines(caplog):
+    Events(Clock()).emit(Failure(**IDS, duration_ms=7, error="Traceback …\n  File …\nValueError: no\n"))
+    (record,) = caplog.records
+    assert record.getMessage().splitlines()[1:] == ["Traceback …", "  File …", "ValueError: no"]
+
+
+def test_an_event_tells_its_slot_as_a_datetime():
+    assert Start(**IDS, mode="manual").due == datetime(2026, 12, 1, 12, 0, 10, 500_000, tzinfo=UTC)

@@ -174,3 +174,9 @@ def test_handlers_of_all_makes_are_understood(handler, is_async, takes_context):
 def test_a_handler_that_needs_more_than_a_context_is_refused(handler):
     with pytest.raises(InvalidJob, match="one argument or none"):
         job(handler)
+
+
+def test_a_lease_that_is_over_before_it_can_be_used_is_refused():
+    """With 1 ms each win came too late and was released, so that a run reached attempt 44 of 3."""
+    with pytest.raises(InvalidDuration, match="lease: 1ms is too short; it must be at least 100ms"):
+        make_job("a", every("1s"), print, {"lease": "1ms"})

@@ -11,7 +11,15 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 
 import pytest
-from tenure import BackendUnavailable, MemoryBackend, MemoryStore, Scheduler, SchedulerStateError, UnknownJob
+from tenure import (
+    BackendUnavailable,
+    InvalidJob,
+    MemoryBackend,
+    MemoryStore,
+    Scheduler,
+    SchedulerStateError,
+    UnknownJob,
+)
 from tenure.engine import Engine
 
 PATIENCE_S = 20
@@ -1100,9 +1108,22 @@ def test_async_handlers_run_on_the_application_s_loop(scheduler):
     assert loops == [asyncio.run(main())]
 
 
-def test_nothing_is_logged_by_an_ordinary_life(scheduler, caplog):
+def test_an_ordinary_life_logs_one_line(scheduler, caplog):
     caplog.set_level(logging.INFO)
     scheduler.every("a", "100ms", noop, jitter="0s")
     with scheduler:
         scheduler.trigger("a").result("20s")
-    assert [record.getMessage() for record in caplog.records if record.name == "tenure"] == []
+    (line,) = (record.getMessage() for record in caplog.records if record.name == "tenure")
+    assert "runs 1 jobs on " in line
+
+
+def test_a_scheduler_without_jobs_says_so(scheduler, caplog):
+    with scheduler:
+        pass
+    assert any("has no jobs" in record.getMessage() for record in caplog.records)
+
+
+def test_a_handler_that_is_none_is_no_decorator(scheduler):
+    """``every("a", "5s", h())`` where h() gives None added no job and said nothing."""
+    with pytest.raises(InvalidJob, match="None cannot be called"):
+        scheduler.every("a", "5s", None)

@@ -257,3 +257,17 @@ def test_the_stores_clock_is_one_of_its_own(world):
     world.advance("11s")
     assert [event.reason for event in a.events] == ["late"]
     assert world.store_ms() - world.true_ms() == 3_600_000
+
+
+def test_a_misspelt_kind_or_job_is_an_error_and_not_zero(world, jobs, work):
+    a = world.start(jobs(work))
+    for ask, error in (
+        (lambda: a.count("sucess"), InvalidInput),
+        (lambda: a.count("success", "snyc"), UnknownJob),
+        (lambda: world.results("snyc"), UnknownJob),
+        (lambda: world.active("sync", "snyc"), UnknownJob),
+    ):
+        with pytest.raises(error, match=r"sucess|snyc"):
+            ask()
+    a.remove("sync")
+    assert (a.count("success", "sync"), world.results("sync"), world.active("sync")) == (0, [], ())

@@ -44,7 +44,10 @@ class Signal:
         Raises SchedulerStateError where that would block an event loop.
         """
         if _in_a_loop():
-            raise SchedulerStateError("signal.wait() would block the event loop; use `await signal.wait_async()`")
+            raise SchedulerStateError(
+                "signal.wait() would block the event loop; use `await signal.wait_async()`, or look at signal.is_set() "
+                "now and then (a sync handler in virtual time runs on the loop, too)"
+            )
         event = threading.Event()
         self._when_set(event.set)
         try:

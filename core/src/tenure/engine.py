@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import Any, cast
 
 from tenure.errors import BackendUnavailable, InvalidJob, SchedulerStateError, UnknownJob
-from tenure.events import Skip
+from tenure.events import Skip, logger
 from tenure.executor import Call, Executor
 from tenure.instance import Instance
 from tenure.job import Job
@@ -44,6 +44,9 @@ class Engine:
             await self._entered.aclose()
             raise
         self._timers.start()
+        logger.info("%s runs %d jobs on %s", self._instance.name, len(self._jobs), self._backend)
+        if not self._jobs:
+            logger.warning("%s has no jobs", self._instance.name)
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Add jobs that are new to this instance, all or none."""

@@ -4,6 +4,7 @@ import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, cast
 
 from tenure.clock import Clock
@@ -15,6 +16,7 @@ InterruptReason = Literal["stop", "takeover", "superseded", "exhausted", "lost"]
 
 logger = logging.getLogger("tenure")
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOG_PAUSE_MS = 10_000
 """The same kind of store error is logged once in this time: an outage must not flood the log."""
 
@@ -30,6 +32,19 @@ class Event:
     attempt: int = 0
     fence: int = 0
     instance: str
+
+    @property
+    def due(self) -> datetime:
+        """The slot, aware, in UTC."""
+        return _EPOCH + timedelta(milliseconds=self.slot)
+
+    def __str__(self) -> str:
+        run = f"{self.job} {self.due:%Y-%m-%dT%H:%M:%S}.{self.slot % 1000:03}Z" if self.job else "all jobs"
+        attempt = f", attempt {self.attempt}" if self.attempt else ""
+        return f"{run}: {self.kind}{attempt}{self._details()} ({self.instance})"
+
+    def _details(self) -> str:
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +62,9 @@ class Success(Event):
     kind = "success"
     duration_ms: int
 
+    def _details(self) -> str:
+        return f", after {self.duration_ms} ms"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure(Event):
@@ -61,6 +79,10 @@ class Failure(Event):
     timeout: bool = False
     going_on: tuple[str, ...] = ()
 
+    def _details(self) -> str:
+        going_on = f"; still executing: {', '.join(self.going_on)}" if self.going_on else ""
+        return f", after {self.duration_ms} ms: {_last_line(self.error)}{going_on}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted(Event):
@@ -71,6 +93,9 @@ class Interrupted(Event):
     duration_ms: int
     error: str | None = None
 
+    def _details(self) -> str:
+        return f", {self.reason}, after {self.duration_ms} ms"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip(Event):
@@ -80,6 +105,9 @@ class Skip(Event):
     reason: SkipReason
     holder: str | None = None
 
+    def _details(self) -> str:
+        return f", {self.reason}" + (f" by {self.holder}" if self.holder else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Takeover(Event):
@@ -88,6 +116,9 @@ class Takeover(Event):
     kind = "takeover"
     previous: tuple[LostAttempt, ...]
 
+    def _details(self) -> str:
+        return _lost(self.previous)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhausted(Event):
@@ -95,6 +126,9 @@ class Exhausted(Event):
 
     kind = "exhausted"
     previous: tuple[LostAttempt, ...]
+
+    def _details(self) -> str:
+        return _lost(self.previous)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +141,11 @@ class Error(Event):
     call: str
     error: BaseException
 
+    def _details(self) -> str:
+        return f", {self.call} failed: {type(self.error).__name__}: {self.error}"
+
+
+KINDS = tuple(kind.kind for kind in (Start, Success, Failure, Interrupted, Skip, Takeover, Exhausted, Error))
 
 Listener = Callable[[Event], None]
 
@@ -150,7 +189,7 @@ class Events:
         """Tell everyone; never raises."""
         level = _level(event.kind)
         if logger.isEnabledFor(level) and not (isinstance(event, Error) and self._too_often(event)):
-            logger.log(level, "%s", event)
+            logger.log(level, "%s%s", event, _traceback(event))
         for listener in self._listeners:
             self._tell(listener, event)
 
@@ -175,6 +214,22 @@ class Events:
             return True
         self._logged[key] = now
         return False
+
+
+def _traceback(event: Event) -> str:
+    return f"\n{event.error}" if isinstance(event, Failure) and not event.timeout else ""
+
+
+def _last_line(error: str) -> str:
+    """What was raised; a traceback's last line says it."""
+    return error.rstrip().rpartition("\n")[2]
+
+
+def _lost(previous: tuple[LostAttempt, ...]) -> str:
+    if not previous:
+        return ""
+    lost = previous[0]
+    return f" of {lost.holder}, which {'released it' if lost.released else 'was silent for its lease'}"
 
 
 def _level(kind: str) -> int:

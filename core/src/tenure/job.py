@@ -55,7 +55,9 @@ DEFAULTS: JobOptions = {
 }
 
 
-_SHORTEST_MS = {"lease": 1, "heartbeat": 1, "max_late": 0, "catch_up": 1, "jitter": 0, "timeout": 1}
+SHORTEST_LEASE_MS = 100
+"""A shorter one would be over before an instance could use it: each win would come too late, and be released."""
+_SHORTEST_MS = {"lease": SHORTEST_LEASE_MS, "heartbeat": 1, "max_late": 0, "catch_up": 1, "jitter": 0, "timeout": 1}
 _OPTIONAL = ("heartbeat", "max_late", "catch_up", "timeout")
 
 
@@ -110,12 +112,13 @@ def make_job(name: str, schedule: Schedule, handler: object, options: Mapping[st
     )
 
 
-def check_options(options: Mapping[str, Any], whose: str) -> None:
+def check_options(options: Mapping[str, Any], whose: str, others: tuple[str, ...] = ("replace",)) -> None:
     """Refuse (InvalidJob) unknown options and values that no job can have; durations are checked by ``make_job``."""
     for option in options:
         if option not in DEFAULTS:
-            close = difflib.get_close_matches(option, (*DEFAULTS, "replace"), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(DEFAULTS)}"
+            known = (*DEFAULTS, *others)
+            close = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
             raise InvalidJob(f"{whose}: there is no option {option!r}; {hint}")
     overlap = options.get("overlap", "skip")
     if overlap not in get_args(Overlap):
@@ -127,7 +130,7 @@ def check_options(options: Mapping[str, Any], whose: str) -> None:
 
 def check_defaults(defaults: Mapping[str, Any]) -> None:
     """Refuse (InvalidJob, InvalidDuration) defaults that no job could have, each by itself."""
-    check_options(defaults, "Scheduler")
+    check_options(defaults, "Scheduler", ("namespace", "instance", "grace", "on_event", "threads"))
     for option, value in defaults.items():
         if option in _SHORTEST_MS and not (value is None and option in _OPTIONAL):
             to_ms(value, option, minimum_ms=_SHORTEST_MS[option])

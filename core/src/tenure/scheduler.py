@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Pending", "Scheduler"]
 
 Decorated = TypeVar("Decorated", bound=Handler)
+_DECORATE: Any = object()
+"""No handler was given, not even None: a decorator is wanted."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _THREAD_TIMEOUT_S = 5.0
 """How long a stop waits for listeners that are slow and tasks that heed no cancellation."""
@@ -110,7 +112,7 @@ class Scheduler:
         self,
         name: str,
         period: Duration,
-        handler: Handler | None = None,
+        handler: Handler = _DECORATE,
         *,
         anchor: datetime | None = None,
         **options: Unpack[JobChoices],
@@ -147,7 +149,7 @@ class Scheduler:
         self,
         name: str,
         expression: str,
-        handler: Handler | None = None,
+        handler: Handler = _DECORATE,
         *,
         tz: str | Zone = UTC,
         gap: Gap = "shift",
@@ -163,7 +165,7 @@ class Scheduler:
     @overload
     def add(self, name: str, schedule: Schedule, handler: Decorated, **options: Unpack[JobChoices]) -> Decorated: ...
 
-    def add(self, name: str, schedule: Schedule, handler: Handler | None = None, **options: Unpack[JobChoices]) -> Any:
+    def add(self, name: str, schedule: Schedule, handler: Handler = _DECORATE, **options: Unpack[JobChoices]) -> Any:
         """Add a job with a schedule of any kind; also while the scheduler runs, from any thread.
 
         Raises DuplicateJob, InvalidJob, InvalidDuration or InvalidSchedule before anything is changed. With
@@ -294,10 +296,8 @@ class Scheduler:
 
     # Behind it
 
-    def _add_or_decorate(
-        self, name: str, schedule: Schedule, handler: Handler | None, options: Mapping[str, Any]
-    ) -> Any:
-        if handler is not None:
+    def _add_or_decorate(self, name: str, schedule: Schedule, handler: Handler, options: Mapping[str, Any]) -> Any:
+        if handler is not _DECORATE:
             self._add(name, schedule, handler, options)
             return handler
 
@@ -323,8 +323,11 @@ class Scheduler:
     def _known(self, name: str) -> Job:
         job = self._jobs.get(name)
         if job is None:
-            close = ", ".join(map(repr, difflib.get_close_matches(str(name), self._jobs))) or "none is alike"
-            raise UnknownJob(f"there is no job {name!r} in this scheduler; did you mean: {close}?")
+            close = difflib.get_close_matches(str(name), self._jobs, n=1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"its jobs are {', '.join(map(repr, self._jobs)) or 'none'}"
+            )
+            raise UnknownJob(f"there is no job {name!r} in this scheduler; {hint}")
         return job
 
     def _grace(self, grace: Duration | None) -> int:

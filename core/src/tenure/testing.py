@@ -26,7 +26,7 @@ from typing import Any, Literal, Self, TypeVar, TypeVarTuple, Unpack, get_args
 from tenure.duration import Duration, to_ms
 from tenure.engine import Engine
 from tenure.errors import BackendUnavailable, DuplicateJob, InvalidInput, SchedulerStateError, UnknownJob
-from tenure.events import Event, Events, Listener
+from tenure.events import KINDS, Event, Events, Listener
 from tenure.executor import Executor, SameLoop
 from tenure.instance import Instance
 from tenure.job import Handler, Job, JobOptions, make_job
@@ -143,14 +143,22 @@ class World:
             self._step(loop)
 
     def results(self, job: str, limit: int = 1_000) -> list[RunResult]:
-        """The job's records, newest first."""
+        """The job's records, newest first; UnknownJob for one that no instance ever had."""
+        self._check_known(job)
         return _finish(self._backend.results(job, limit=limit))
 
     def active(self, *jobs: str) -> tuple[ActiveRun, ...]:
-        """The unfinished runs of the jobs."""
+        """The unfinished runs of the jobs; UnknownJob for one that no instance ever had."""
+        for job in jobs:
+            self._check_known(job)
         return _finish(self._backend.active(jobs)).runs
 
     # What instances use
+
+    def _check_known(self, job: str) -> None:
+        names = {name for instance in self.instances for name in instance._ever}
+        if job not in names:
+            raise UnknownJob(f"there was never a job {job!r} in this world; there are {sorted(names)}")
 
     def _run_until(self, end_s: float) -> None:
         while loop := self._next(end_s):
@@ -183,6 +191,7 @@ class VirtualInstance:
         self.events: list[Event] = []
         self._world = world
         self._names: set[str] = set()
+        self._ever: set[str] = set()
         self._loop = _Loop(world)
         self._clock = _Clock(world, clock_ahead)
         self._link = world._link_type(world._backend, world._latency_s)
@@ -203,6 +212,7 @@ class VirtualInstance:
         job = make_job(name, schedule, handler, options)
         self._call(lambda: self._engine.add((job,)))
         self._names.add(name)
+        self._ever.add(name)
 
     def replace(self, name: str, schedule: Schedule, handler: Handler, **options: Unpack[JobOptions]) -> None:
         """Replace a job, as ``scheduler.add(replace=True)`` does; UnknownJob if there is none of that name."""
@@ -275,7 +285,11 @@ class VirtualInstance:
         self._clock.ahead += by
 
     def count(self, kind: str, job: str | None = None) -> int:
-        """How many events of a kind it emitted."""
+        """How many events of a kind it emitted; a kind or job that cannot be is an error."""
+        if kind not in KINDS:
+            raise InvalidInput(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
+        if job is not None:
+            self._world._check_known(job)
         return sum(event.kind == kind and job in (None, event.job) for event in self.events)
 
     # Behind it
@@ -287,6 +301,7 @@ class VirtualInstance:
 
     def _start(self, jobs: Sequence[Job]) -> None:
         self._names.update(job.name for job in jobs)
+        self._ever.update(self._names)
         self._await(self._engine.start(jobs))
 
     def _check_known(self, name: str) -> None:
