@@ -37,6 +37,8 @@ from tenure_conformance.timing import Deadline, Span, Uncertain, monotonic_ms, s
 RECORD = attempted()
 REPLIES = 12
 """More than a call waits for, one after another."""
+PATIENT_MS = 5_000
+"""A timeout for calls that must be told something else than that it is over."""
 BLOCK_MS = 50
 ARRIVAL_MS = 200
 """What a message that was held back takes to arrive once all is well, generously."""
@@ -405,7 +407,7 @@ async def restart_shortens_no_lease(bench: Bench) -> None:
 async def wrong_urls(bench: Bench) -> None:
     """Where trying again will not help, entering ends by its deadline with BackendMisconfigured, without repeating
     a password."""
-    faults = await faults_of(bench)
+    faults = await faults_of(bench, timeout_ms=PATIENT_MS)
     assert faults.wrong, "the target declares the power 'wrong' and gives no URL"
 
     async def enter(url: str) -> None:
@@ -422,7 +424,7 @@ async def wrong_urls(bench: Bench) -> None:
 @rule("FLT-015", level="faults", needs="newer", spec=("enter-newer-schema", "errors-misconfigured"), pace="timed")
 async def newer_schema(bench: Bench) -> None:
     """A store whose schema is newer than the code is refused with BackendMisconfigured and the remedy."""
-    faults = await faults_of(bench)
+    faults = await faults_of(bench, timeout_ms=PATIENT_MS)
     assert faults.newer is not None, "the target declares the power 'newer' and gives no URL"
     url = faults.newer
 
