@@ -12,6 +12,8 @@ TARGETS = ["memory", "sqlite", "directory"]
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./conformance", *EXAMPLES]
 TESTING = ["pytest>=8", "hypothesis>=6.100"]
+PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
+"""What the examples in the pages are run with."""
 
 
 def install_all(session: nox.Session, *more: str) -> None:
@@ -23,14 +25,14 @@ def install_all(session: nox.Session, *more: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the tests with this Python; arguments go to pytest."""
-    install_all(session, *TESTING)
+    install_all(session, *TESTING, *PAGES)
     session.run("pytest", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def versions(session: nox.Session) -> None:
     """Run the tests with every Python that tenure supports."""
-    install_all(session, *TESTING)
+    install_all(session, *TESTING, *PAGES)
     session.run("pytest", *session.posargs)
 
 
