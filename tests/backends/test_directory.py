@@ -35,6 +35,7 @@ def test_it_is_found_by_its_scheme_and_is_claim_only(tmp_path):
     backend = connect(f"dir://{tmp_path}/a%20b", namespace="n")
     assert isinstance(backend, ClaimOnlyBackend)
     assert not has_leases(backend)
+    assert str(backend) == f"dir://{tmp_path}/a%20b (namespace n)"
     run(tmp_path / "a b", lambda first, _: first.claim("sync", LONG_AGO, "one"))
     assert files(tmp_path / "a b", "*.claim")
     with pytest.raises(InvalidUrl, match="unknown option 'x'"):

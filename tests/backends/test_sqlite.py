@@ -104,6 +104,17 @@ def test_a_relative_path_stays_what_it_was_when_the_directory_changes(monkeypatc
     assert path.exists()
 
 
+@pytest.mark.parametrize("name", ["jobs.db", "a b?#%.db"])
+def test_it_names_its_store_the_same_from_everywhere(monkeypatch, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    backend = SqliteBackend(name, namespace="app", timeout="7s")
+    url, namespace = str(backend).split(" ", 1)
+    assert namespace == "(namespace app)"
+    assert url.startswith("sqlite:////")
+    monkeypatch.chdir("/")
+    assert connect(url)._database.path == str(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

@@ -138,6 +138,14 @@ def test_over_a_store_that_conflicts_and_loses_messages_it_answers_like_memory(c
     asyncio.run(main())
 
 
+def test_it_is_named_after_its_store_and_the_namespace():
+    class Named(FaultyStore):
+        def __str__(self):
+            return "faulty://here"
+
+    assert str(CasBackend(Named(), namespace="app")) == "faulty://here (namespace app)"
+
+
 def test_calls_that_run_into_each_other_lose_nothing():
     async def main():
         store = FaultyStore()

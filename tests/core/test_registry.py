@@ -36,6 +36,11 @@ def test_a_scheme_finds_its_installed_backend_not_entered():
     assert "memory" in schemes()
 
 
+@pytest.mark.parametrize("url", ["memory://", "memory://mine"])
+def test_a_backend_names_its_store_and_namespace(url):
+    assert str(connect(f"{url}?keep_results=5", namespace="app")) == f"{url} (namespace app)"
+
+
 def from_url_that_creates(url, *, namespace, create=True, **options):
     return url, namespace, create, options
 

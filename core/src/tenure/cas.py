@@ -60,7 +60,7 @@ class CasStore(Entered, Protocol):
     Any exception is taken as "could not be asked now" (BackendUnavailable, with the cause) unless it is a BackendError
     itself. A call may be cancelled at any await, when its caller gives up or its time is over; the next call must get
     its own answer all the same. The driver's own retries should be off: a value sent twice, late, is refused by its
-    version, but only then.
+    version, but only then. Its ``str`` names the store in logs, as a URL without secrets.
     """
 
     async def load(self, keys: Sequence[Key]) -> Loaded:
@@ -109,6 +109,9 @@ class CasBackend:
         self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)
         self._entered = 0
         self._gate = asyncio.Lock()
+
+    def __str__(self) -> str:
+        return f"{self._store} (namespace {self._namespace})"
 
     async def __aenter__(self) -> Self:
         """See Entered; the store is entered with the first and left with the last of several."""

@@ -30,7 +30,8 @@ Key = tuple[str, str]
 class MemoryStore:
     """What several backends of one process share; ``now_ms`` is the store's clock, the machine's unless given."""
 
-    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, now_ms: Callable[[], int] | None = None, *, name: str = "") -> None:
+        self.name = name
         self.now_ms = now_ms or SystemClock().wall_ms
         self.lock = threading.Lock()
         self.states: dict[Key, JobState] = {}
@@ -55,7 +56,7 @@ def from_url(url: str, *, namespace: str = "tenure", **options: object) -> "Memo
     parts = split_url(url)
     if parts.path not in ("", "/") or "@" in parts.netloc:
         raise InvalidUrl(f"{hide_secrets(url)}: write memory:// or memory://name; it has no user and no path")
-    store = _named.setdefault(parts.netloc, MemoryStore()) if parts.netloc else None
+    store = _named.setdefault(parts.netloc, MemoryStore(name=parts.netloc)) if parts.netloc else None
     return MemoryBackend(store, namespace=namespace, **url_options(url, options, {"keep_results": whole_number}))
 
 
@@ -80,6 +81,9 @@ class MemoryBackend:
         self._namespace = namespace
         self._keep_results = keep_results
         self._entered = 0
+
+    def __str__(self) -> str:
+        return f"memory://{self.store.name} (namespace {self._namespace})"
 
     async def __aenter__(self) -> Self:
         """See Entered."""

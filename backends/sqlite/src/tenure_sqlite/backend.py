@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tenure import decision
 from tenure.codec import decode_state, encode_state
@@ -89,6 +89,9 @@ class SqliteBackend:
         self._keep_results = keep_results
         self._entered = 0
         self._worker: Worker | None = None
+
+    def __str__(self) -> str:
+        return f"sqlite:///{quote(self._database.path)} (namespace {self._namespace})"
 
     async def __aenter__(self) -> Self:
         """See Entered; the file is opened with the first and closed with the last of several."""

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable
 from tenure.model import RunResult, check_name, check_run, new_token
@@ -29,8 +29,13 @@ class DirectoryBackend:
 
     def __init__(self, path: str | os.PathLike[str], *, namespace: str = "tenure") -> None:
         check_name(namespace, "namespace")
-        self._root = Path(path).absolute() / _file_name(namespace)
+        self._namespace = namespace
+        self._path = Path(path).absolute()
+        self._root = self._path / _file_name(namespace)
         self._entered = False
+
+    def __str__(self) -> str:
+        return f"dir://{quote(str(self._path))} (namespace {self._namespace})"
 
     async def __aenter__(self) -> Self:
         await self._in_thread(lambda: self._root.mkdir(parents=True, exist_ok=True))

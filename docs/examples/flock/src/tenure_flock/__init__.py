@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from tenure.cas import CasBackend, Key, Loaded
 from tenure.errors import BackendMisconfigured
@@ -32,6 +32,9 @@ class FlockStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(path).absolute()
+
+    def __str__(self) -> str:
+        return f"flock://{quote(str(self._root))}"
 
     async def __aenter__(self) -> Self:
         try:
