@@ -119,6 +119,27 @@ def test_a_second_signal_does_not_wait_for_a_handler(launch: Launch, tmp_path: P
     assert [run.live for run in active.runs] == [True]
 
 
+SWALLOWS_CANCELLATION = """
+async def sync():
+    Path("started").touch()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            Path("told").touch()
+"""
+
+
+def test_a_task_that_swallows_its_cancellation_does_not_hold_up_the_end(launch: Launch, tmp_path: Path) -> None:
+    process = launch(APP.format(grace="500ms", handler=SWALLOWS_CANCELLATION))
+    wait_for_file(tmp_path / "started")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE_S)  # without a second signal
+    assert (process.returncode, out.splitlines()[-1]) == (0, "stopped")
+    assert (tmp_path / "told").exists()
+    assert "outlived the stop" in err
+
+
 def test_it_tells_what_it_runs(launch: Launch, tmp_path: Path) -> None:
     process = launch(APP.format(grace="60s", handler=HEEDS_IN_A_THREAD))
     wait_for_file(tmp_path / "started")

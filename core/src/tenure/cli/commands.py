@@ -5,11 +5,11 @@ import logging
 import platform
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
 import click
@@ -22,6 +22,8 @@ from tenure.cli.load import LoadFailed, load_scheduler
 from tenure.cli.output import iso, last_line, local, moment, print_json, print_table, seconds
 from tenure.clock import SystemClock
 from tenure.errors import BackendMisconfigured
+from tenure.host import StoppedEarly, StopSignals
+from tenure.instance import new_instance_id
 from tenure.model import ActiveRun, ActiveRuns
 from tenure.protocol import LeaseBackend, has_leases
 from tenure.registry import connect, connect_existing, hide_secrets
@@ -62,8 +64,14 @@ def run(target: str, log_level: str) -> None:
     """
     scheduler = _loaded(target, traceback_wanted=log_level == "debug")
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    asyncio.run(_serve(scheduler))
+    with suppress(StoppedEarly), StopSignals(_stop_early):  # until the scheduler takes the signals to itself
+        _announce(scheduler)
+        scheduler.run()
     click.echo("stopped")
+
+
+def _stop_early(_again: bool) -> NoReturn:
+    raise StoppedEarly("stopped before it began")
 
 
 def _loaded(target: str, *, traceback_wanted: bool) -> Scheduler:
@@ -75,16 +83,11 @@ def _loaded(target: str, *, traceback_wanted: bool) -> Scheduler:
         raise
 
 
-async def _serve(scheduler: Scheduler) -> None:
-    serving = asyncio.create_task(scheduler.serve())
-    await asyncio.sleep(0)  # its first step, which gives the instance its id and handles signals from then on
-    _announce(scheduler)
-    await serving
-
-
 def _announce(scheduler: Scheduler) -> None:
+    # It has an id only once it runs, and then this thread waits for its end: the id is chosen here.
+    scheduler._instance_name = scheduler._instance_name or new_instance_id()
     click.echo(f"tenure {library.__version__}, time zone data {tz_data_version()}")
-    click.echo(f"instance {scheduler.instance}\n")
+    click.echo(f"instance {scheduler._instance_name}\n")
     rows = [[job.name, _words(job.schedule), _next_slot(scheduler, job.name)] for job in scheduler.jobs]
     print_table(["job", "schedule", "next slot, UTC"], rows)
     click.echo()
