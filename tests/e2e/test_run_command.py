@@ -145,8 +145,9 @@ def test_it_tells_what_it_runs(launch: Launch, tmp_path: Path) -> None:
     wait_for_file(tmp_path / "started")
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=PATIENCE_S)
-    version, instance, _, header, job, _, stopped = out.splitlines()
+    version, store, instance, _, header, job, _, stopped = out.splitlines()
     assert "time zone data" in version
+    assert store == f"store    sqlite:///{tmp_path}/jobs.db (namespace tenure)"
     (result,), _ = stored(tmp_path)
     assert instance == f"instance {result.instance}"
     assert header.split()[:2] == ["job", "schedule"]
