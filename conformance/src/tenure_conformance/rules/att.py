@@ -77,7 +77,6 @@ async def exhausted_run_is_ended(bench: Bench) -> None:
         "former-attempt-steals",
         "same-token-new-attempt",
         "race-claim",
-        "sqlite-no-transaction",
     ),
 )
 async def only_wins_count(bench: Bench) -> None:

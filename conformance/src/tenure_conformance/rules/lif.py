@@ -174,7 +174,6 @@ async def powers_are_as_declared(bench: Bench) -> None:
         "leaving-empties",
         "entering-empties",
         "entering-releases",
-        "sqlite-records-of-all-namespaces",
     ),
 )
 @answered("entering a store in use")

@@ -86,7 +86,6 @@ async def too_short_lease_is_refused(bench: Bench) -> None:
     pace="timed",
     catches=(
         "takeover-steals",
-        "expiry-with-grace",
         "clock-of-the-client",
         "expired-forgotten",
         "expiry-never",

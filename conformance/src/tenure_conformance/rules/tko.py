@@ -64,7 +64,6 @@ async def live_run_is_not_taken(bench: Bench) -> None:
         "lost-times-swapped",
         "fence-is-the-slot",
         "lost-without-fence",
-        "expiry-with-grace",
         "expired-forgotten",
     ),
 )
@@ -124,7 +123,6 @@ async def one_backup_wins(bench: Bench) -> None:
     pace="timed",
     catches=(
         "takeover-late",
-        "expiry-with-grace",
         "takeover-needs-its-mode",
         "expired-forgotten",
         "expiry-never",
@@ -177,7 +175,6 @@ async def released_run_is_taken_at_once(bench: Bench) -> None:
         "release-of-any-token",
         "heartbeat-of-any-token",
         "won-remembered",
-        "expiry-with-grace",
     ),
 )
 async def former_owner_takes_over(bench: Bench) -> None:
