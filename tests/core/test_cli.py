@@ -449,7 +449,7 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(url: str) -> None:
 
 
 def test_the_demo_names_what_to_install(monkeypatch) -> None:
-    monkeypatch.setattr("tenure.cli.commands.connect", lambda url: connect(url.replace("sqlite", "redis")))
+    monkeypatch.setattr("tenure.registry.entry_points", lambda **_: ())
     assert fails(1, "demo") == (
-        "tenure: scheme 'redis': its backend is not installed; run: pip install \"tenure[redis]\""
+        "tenure: scheme 'sqlite': its backend is not installed; run: pip install \"tenure[sqlite]\""
     )

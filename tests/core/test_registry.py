@@ -1,6 +1,9 @@
 """Finding a backend by URL, and keeping the URL's secrets."""
 
+import re
+import tomllib
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 from tenure import registry
@@ -8,6 +11,8 @@ from tenure.errors import InvalidClaim, InvalidUrl, UnknownBackend
 from tenure.memory import MemoryBackend
 from tenure.registry import connect, connect_existing, hide_secrets, schemes
 from tenure.urls import url_options, whole_number
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -64,16 +69,9 @@ def test_the_scheme_is_read_in_any_case(installed):
 @pytest.mark.parametrize(
     ("url", "command"),
     [
-        ("redis://localhost", 'pip install "tenure[redis]"'),
-        ("rediss://localhost", 'pip install "tenure[redis]"'),
-        ("valkey://localhost", 'pip install "tenure[redis]"'),
-        ("mongodb://localhost", 'pip install "tenure[mongo]"'),
-        ("mongodb+srv://localhost", 'pip install "tenure[mongo]"'),
-        ("dynamodb://eu-west-1", 'pip install "tenure[dynamodb]"'),
-        ("postgres://localhost", 'pip install "tenure[postgres]"'),
-        ("postgresql://localhost", 'pip install "tenure[postgres]"'),
-        ("etcd://localhost", 'pip install "tenure[etcd]"'),
         ("sqlite:///jobs.db", 'pip install "tenure[sqlite]"'),
+        ("dir:///tmp", "pip install ./docs/examples/directory (tenure-directory, an example"),
+        ("flock:///tmp", "pip install ./docs/examples/flock (tenure-flock, an example"),
     ],
 )
 def test_a_missing_backend_of_ours_is_named_with_the_command_that_brings_it(installed, url, command):
@@ -82,6 +80,54 @@ def test_a_missing_backend_of_ours_is_named_with_the_command_that_brings_it(inst
         connect(url)
     assert command in str(caught.value)
     assert repr(url.partition(":")[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "backend"),
+    [
+        ("redis://localhost", "redis"),
+        ("rediss://localhost", "redis"),
+        ("valkey://localhost", "redis"),
+        ("mongodb://localhost", "mongo"),
+        ("mongodb+srv://localhost", "mongo"),
+        ("dynamodb://eu-west-1", "dynamodb"),
+        ("postgres://localhost", "postgres"),
+        ("postgresql://localhost", "postgres"),
+        ("etcd://localhost", "etcd"),
+    ],
+)
+def test_a_backend_that_is_planned_is_said_not_to_be_released(installed, url, backend):
+    installed(memory="tenure.memory:from_url")
+    with pytest.raises(UnknownBackend) as caught:
+        connect(url)
+    assert f"the {backend} backend is not released yet; installed are memory" in str(caught.value)
+    assert "pip" not in str(caught.value)
+
+
+def test_what_is_told_to_be_installed_exists():
+    extras = tomllib.loads((ROOT / "core/pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for remedy in registry.FIRST_PARTY.values():
+        if extra := re.search(r"tenure\[(\w+)\]", remedy):
+            assert extra[1] in extras
+        else:
+            (place,) = re.findall(r"pip install \./([\w/]+)", remedy)
+            assert (ROOT / place / "pyproject.toml").exists()
+    assert registry.PLANNED.keys().isdisjoint(registry.FIRST_PARTY)
+    assert extras.keys().isdisjoint(registry.PLANNED.values())
+
+
+@pytest.mark.parametrize("scheme", ["sqlit", "sqlite3", "slqite"])
+def test_a_scheme_that_is_mistyped_is_answered_with_the_right_one(installed, scheme):
+    installed(memory="tenure.memory:from_url")
+    with pytest.raises(UnknownBackend, match=rf"'{scheme}': did you mean sqlite://\?"):
+        connect(f"{scheme}:///jobs.db")
+
+
+def test_an_empty_url_is_answered_with_what_there_is():
+    with pytest.raises(InvalidUrl) as caught:
+        connect("")
+    assert '"sqlite:////var/lib/app/jobs.db" or "memory://"' in str(caught.value)
+    assert not [scheme for scheme in registry.PLANNED if scheme in str(caught.value)]
 
 
 def test_a_scheme_nobody_knows_is_answered_with_the_installed_ones(installed):
@@ -120,7 +166,7 @@ def test_a_backend_that_cannot_be_loaded_is_named_with_its_cause(installed, valu
         ("redis:/localhost", '"redis://localhost"'),
         ("memory", '"memory://"'),
         ("", '"memory://"'),
-        ("localhost:6379", '"redis://localhost"'),
+        ("localhost:6379", '"memory://"'),
     ],
 )
 def test_what_is_not_a_url_is_answered_with_the_right_spelling(text, suggestion):

@@ -1,5 +1,6 @@
 """Finds the backend that serves a URL, by scheme, through the entry points of ``tenure.backends``."""
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable
@@ -22,7 +23,13 @@ Where it has a keyword ``create``, False means that only a store that is there i
 """
 
 FIRST_PARTY = {
-    "sqlite": "sqlite",
+    "sqlite": 'pip install "tenure[sqlite]"',
+    "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
+    "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
+}
+"""How to get the backend that brings a scheme, where it does not come with ``tenure``."""
+
+PLANNED = {
     "redis": "redis",
     "rediss": "redis",
     "valkey": "redis",
@@ -35,7 +42,7 @@ FIRST_PARTY = {
     "etcd": "etcd",
     "etcds": "etcd",
 }
-"""The extra of ``tenure`` that brings a scheme."""
+"""The backend that will bring a scheme, once it is released."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -94,12 +101,12 @@ def _scheme_of(url: str) -> str:
 
 def _suggestion(url: str) -> str:
     scheme, colon, rest = url.partition(":")
-    if colon and (scheme in FIRST_PARTY or scheme == "memory"):
+    if colon and scheme in (*FIRST_PARTY, *PLANNED, "memory"):
         place = f"//{rest.lstrip('/')}" if scheme != "sqlite" else f"///{rest}"
         return f'write "{hide_secrets(f"{scheme}:{place}")}"'
     if re.search(r"\.(db|sqlite3?)$", url):
         return f'write "sqlite:///{hide_secrets(url)}" for a SQLite file'
-    return 'write scheme://…, such as "sqlite:///jobs.db", "redis://localhost" or "memory://"'
+    return 'write scheme://…, such as "sqlite:////var/lib/app/jobs.db" or "memory://"'
 
 
 def _find(scheme: str) -> "EntryPoint":
@@ -112,6 +119,10 @@ def _find(scheme: str) -> "EntryPoint":
 
 
 def _remedy(scheme: str) -> str:
+    installed = f"installed are {', '.join(schemes()) or 'none'}"
     if scheme in FIRST_PARTY:
-        return f'its backend is not installed; run: pip install "tenure[{FIRST_PARTY[scheme]}]"'
-    return f"no installed backend serves it; installed are {', '.join(schemes()) or 'none'}"
+        return f"its backend is not installed; run: {FIRST_PARTY[scheme]}"
+    if scheme in PLANNED:
+        return f"the {PLANNED[scheme]} backend is not released yet; {installed}"
+    close = difflib.get_close_matches(scheme, (*schemes(), *FIRST_PARTY), n=1)
+    return f"did you mean {close[0]}://?" if close else f"no installed backend serves it; {installed}"
