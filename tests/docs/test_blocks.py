@@ -148,6 +148,7 @@ def test_the_listener_and_the_button_of_the_jobs_page_work(here):
                     await asyncio.sleep(0.01)
 
     asyncio.run(main())
+    assert re.match(r"sync of 20\d\d-\d\d-\d\d \d\d:\d\d: ", told[0])
     assert told[0].endswith("ZeroDivisionError: division by zero")
 
 

@@ -96,6 +96,11 @@ def test_the_events_and_what_they_have():
     }
 
 
+def test_what_all_events_have():
+    (listed,) = re.findall(r"All have (.*?)\. ", text("docs/jobs.md"), re.DOTALL)
+    assert {name for name in code(listed) if name.isidentifier()} - {"datetime"} == public(Event) | {"kind"}
+
+
 def test_the_reasons_of_events():
     when = {code(cls)[0]: code(cell) for cls, _, _, cell in rows("docs/jobs.md", "| class |")}
     assert when["Skip"] == [*get_args(SkipReason)]
