@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 import tenure
 from tenure.context import Context, Signal, SignalReason
+from tenure.demo.worker import OPTIONS
 from tenure.events import Event, InterruptReason, SkipReason
 from tenure.job import DEFAULTS, JobChoices
 from tenure.model import Claim, Mode, Outcome
@@ -108,6 +109,12 @@ def test_the_reasons_of_events():
 
 
 # The other pages
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/cli.md"])
+def test_the_demo_s_overlap_rule_is_told_since_it_is_not_the_default(page):
+    assert OPTIONS["overlap"] != DEFAULTS["overlap"]
+    assert f'`overlap="{OPTIONS["overlap"]}"`' in text(page).partition("## What it guarantees")[0]
 
 
 def test_the_fields_of_a_claim():

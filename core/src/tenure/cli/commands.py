@@ -298,9 +298,9 @@ async def _entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBacken
     "--record", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep the last picture, as SVG."
 )
 def demo(record: Path | None) -> None:
-    """Watch a failover: three processes, one killed, one frozen, one stopped; each slot runs once.
+    """Watch a failover: three processes, one killed, one frozen, one stopped; each slot ends once.
 
-    It takes about twenty seconds, in a temporary directory. The exit code is 1 if a slot ran twice, or was lost.
+    It takes about twenty seconds, in a temporary directory. The exit code is 1 if a slot ended twice, or was lost.
     """
     connect("sqlite:///demo.db")  # is it installed? nothing is opened
     from tenure.demo.play import play, playable
