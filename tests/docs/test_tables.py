@@ -151,6 +151,14 @@ def test_the_modules_that_contributing_names_exist():
     assert [name for name in sorted(named) if not (ROOT / "core/src/tenure" / name).exists()] == []
 
 
+def test_no_summary_promises_what_the_readme_denies():
+    assert "not exactly once" in text("README.md")
+    for path in PYPROJECTS:
+        description = tomllib.loads(path.read_text("utf-8"))["project"]["description"]
+        assert not re.search(r"\bonce\b|can do nothing", description), path
+    assert tenure.__doc__ == tomllib.loads(text("core/pyproject.toml"))["project"]["description"] + "."
+
+
 def test_one_version_for_all():
     versions = {path.parent.name: tomllib.loads(path.read_text("utf-8"))["project"]["version"] for path in PYPROJECTS}
     assert versions == dict.fromkeys(versions, tenure.__version__)
