@@ -1,4 +1,4 @@
-"""A distributed scheduler: each slot runs under a lease, a crashed run is taken over, and fences expose stale owners."""
+"""A distributed scheduler: each slot runs under a lease, a crashed run is taken over, fences expose stale owners."""
 
 from tenure.context import Context, Signal
 from tenure.errors import (
