@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tenure import Claim, decision
@@ -9,6 +10,7 @@ from tenure.job import make_job
 from tenure.schedule import every
 from tenure.testing import World
 
+README = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp()) * 1000
 
@@ -155,6 +157,21 @@ def test_a_fast_clock_waits_for_the_stores():
         skip, _ = fast.events
         assert skip.reason == "early"
         assert NOON_MS + 3_600_000 - 1_000 <= world.store_ms() <= NOON_MS + 3_600_000 + 1_000
+
+
+def test_owners_that_gave_a_run_back_in_a_graceful_stop_do_not_count():
+    assert "not counting those that gave the run back in a graceful stop" in README
+    with world_before_noon() as world:
+        holder, backup = running_alone(world, job(long_run, max_attempts=2))
+        holder.stop("1s")
+        world.run_until(lambda: backup.count("start") == 1)
+        third = world.start([job(long_run, max_attempts=2)], "third")
+        backup.crash()
+        world.run_until(lambda: third.count("start") == 1)
+        world.start([job(long_run, max_attempts=2)], "fourth")
+        third.crash()
+        world.advance("5m")
+        assert outcomes(world) == [(0, "exhausted"), (1, "interrupted"), (2, "crashed"), (3, "crashed")]
 
 
 def test_a_handler_that_raises_is_not_repeated():
