@@ -5,6 +5,7 @@ from typing import Literal, TypedDict
 from tenure.context import Context
 from tenure.events import Failure, Interrupted, InterruptReason, Start, Success, Takeover
 from tenure.executor import Ended
+from tenure.heartbeat import Lease
 from tenure.instance import Instance
 from tenure.job import Job
 from tenure.model import LostAttempt, Mode, ResultStatus, RunResult, clean_error
@@ -33,8 +34,10 @@ class Attempt:
         started_at: int,
         number: int = 1,
         fence: int = 0,
+        lease: Lease | None = None,
     ) -> None:
         self.job = job
+        self.lease = lease
         self.ctx = Context(job.name, slot, number, fence, mode, instance.name, job.overlap)
         self._instance = instance
         self._started_at = started_at

@@ -81,17 +81,20 @@ class Call:
         "ended",
         "gone",
         "job",
+        "owner",
         "task",
     )
 
-    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: Observer) -> None:
+    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: tuple[Observer]) -> None:
         self.job = job
         self.ctx = ctx
         self.task: asyncio.Task[None] | None = None
         self.ended: Ended | None = None
         self.gone = False
+        self.owner: object = None
+        """Whose handler it is, for whoever is told when it has ended."""
         self._when_ended: Observer | None = None
-        self._when_gone: tuple[Observer, ...] = (when_gone,)
+        self._when_gone: tuple[Observer, ...] = when_gone
         self._loop = asyncio.get_running_loop()
         self._permit = permit
         self._place = place
@@ -112,9 +115,10 @@ class Call:
         """The lease is lost: set the signal, and cancel."""
         self.stop("lost", cancel=True)
 
-    def when_ended(self, callback: Observer) -> None:
+    def when_ended(self, callback: Observer, owner: object) -> None:
         """Call it when it is known how the handler ended; one observer only, and before it can be known."""
         self._when_ended = callback
+        self.owner = owner
 
     async def wait(self) -> Ended:
         """Wait until it is known how the handler ended."""
@@ -230,6 +234,7 @@ class OtherLoop:
         on_closed: Callable[[], object] = lambda: None,
     ) -> None:
         self._there = there
+        self._context = copy_context()  # one for all callbacks, which else copy one each
         self._out = Handover(there)
         self._back = Handover(here)
         self._on_closed = on_closed
@@ -255,7 +260,7 @@ class OtherLoop:
 
     def _begin(self, call: Call) -> None:
         call.task = self._there.create_task(_run(call, self))
-        call.task.add_done_callback(call.task_done)
+        call.task.add_done_callback(call.task_done, context=self._context)
 
     def _cancel(self, call: Call) -> None:
         assert call.task is not None
@@ -314,7 +319,7 @@ class Executor:
         self._sync_place = sync_place
         self._calls: dict[tuple[str, int], Call] = {}
         self._going_on: dict[str, list[Call]] = {}
-        self._when_gone = self._gone
+        self._when_gone = (self._gone,)
 
     def start(self, job: Job, ctx: Context, permit: Permit | None = None) -> Call:
         """Start the handler of a run; it is started only if ``permit`` is confirmed at that very moment."""

@@ -53,13 +53,13 @@ class Lease:
     __slots__ = (
         "_beating",
         "_call",
-        "_claim",
         "_heartbeats",
         "_instance",
         "_job",
         "_next_beat_ms",
         "_stopped",
         "_timer",
+        "claim",
         "deadline_ms",
         "lost",
     )
@@ -68,7 +68,7 @@ class Lease:
         self._heartbeats = heartbeats
         self._instance = heartbeats.instance
         self._job = job
-        self._claim = claim
+        self.claim = claim
         self._call: Losable | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating = False
@@ -126,7 +126,7 @@ class Lease:
     async def _beat(self) -> None:
         sent_ms = self._instance.clock.monotonic_ms()
         try:
-            held = await self._heartbeats.calls.heartbeat(self._claim.job, self._claim.slot, self._claim.token)
+            held = await self._heartbeats.calls.heartbeat(self.claim.job, self.claim.slot, self.claim.token)
         except Exception as error:  # noqa: BLE001 - the lease is lost by its deadline, not by an error
             self._failed(error)
         else:
@@ -137,12 +137,12 @@ class Lease:
     def _failed(self, error: Exception) -> None:
         self._next_beat_ms = self._instance.clock.monotonic_ms() + self._job.heartbeat_ms / _RETRY_PART
         if not self._stopped:
-            self._instance.error("heartbeat", error, self._claim.job, self._claim.slot)
+            self._instance.error("heartbeat", error, self.claim.job, self.claim.slot)
 
     def _answered(self, held: bool, sent_ms: float) -> None:
         self._next_beat_ms = sent_ms + self._job.heartbeat_ms
         if held:
-            self.deadline_ms = sent_ms + self._claim.lease_ms
+            self.deadline_ms = sent_ms + self.claim.lease_ms
         elif not self._stopped:
             self._lose()
             self.stop()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 from tenure.attempt import Attempt
 from tenure.calls import Answer, Calls
@@ -44,6 +44,7 @@ class LeaseRunner:
         self._executor = executor
         self._jobs = jobs
         self._heartbeats = Heartbeats(calls, instance)
+        self._when_ended = self._handler_ended
         self._early: set[str] = set()
         self._warned = False
         self.watches = Watches(calls, executor, instance, self, jobs)
@@ -200,11 +201,12 @@ class LeaseRunner:
             started_at=result.now_ms,
             number=result.attempt or 1,
             fence=result.fence or 0,
+            lease=lease,
         )
         attempt.started(result.previous)
         self._instance.hold()
         call = self._executor.start(job, attempt.ctx, lease)
-        call.when_ended(partial(self._handler_ended, attempt, claim, lease))
+        call.when_ended(self._when_ended, attempt)
         lease.keep(call)
 
     async def _hand_on(self, job: Job, claim: Claim, attempt: int) -> None:
@@ -212,8 +214,8 @@ class LeaseRunner:
         await self._give_back(claim)
         self.watches.watch(job, claim.slot, after=attempt)
 
-    def _handler_ended(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
-        self._instance.spawn(self._end(attempt, claim, lease, call))
+    def _handler_ended(self, call: Call) -> None:
+        self._instance.spawn(self._end(call))
         self._instance.let_go()
 
     def _may_hold(self, job: Job, slot: int) -> bool:
@@ -221,9 +223,11 @@ class LeaseRunner:
         stopping = self._instance.stopping.is_set()
         return not stopping and job.name in self._jobs and not self._executor.in_the_way(job, slot)
 
-    async def _end(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
+    async def _end(self, call: Call) -> None:
+        attempt = cast(Attempt, call.owner)
+        lease = cast(Lease, attempt.lease)
         try:
-            await self._record_end(attempt, claim, lease, call)
+            await self._record_end(attempt, lease.claim, lease, call)
         finally:
             lease.stop()
 
