@@ -218,14 +218,15 @@ broken(
 )
 broken(
     "sqlite-in-memory",
-    "A commit is rolled back when its connection closes: nothing outlives its clients.",
+    "Who leaves takes the jobs of its namespace along, as if they had been in its memory.",
     "capabilities-durable bounds-never-dropped",
-    worker=(
+    backend=(
         (
-            "        connection, self._connection = self._connection, None\n",
-            "        connection, self._connection = self._connection, None\n"
-            "        if connection is not None:\n"
-            "            connection.execute(\"delete from tenure_jobs where namespace like '%-kept'\")\n",
+            "        worker = self._leave()\n        if worker",
+            "        mine = (self._namespace,)\n"
+            "        delete = 'delete from tenure_jobs where namespace = ?'\n"
+            "        await self._call(lambda connection: connection.execute(delete, mine) and None, writes=True)\n"
+            "        worker = self._leave()\n        if worker",
         ),
     ),
 )
@@ -239,7 +240,13 @@ broken(
     "sqlite-busy-is-raised",
     "A lock that another connection holds is raised as an error.",
     "errors-never-outcome claim-atomic",
-    worker=(("                if is_busy(exc):\n", "                if False:\n"),),
-    database=(("PATIENCE_MS = 50\n", "PATIENCE_MS = 0\n"),),
+    worker=(
+        ("                if is_busy(exc):\n", "                if False:\n"),
+        (
+            "            self._connection = self._database.open()\n",
+            "            self._connection = self._database.open()\n"
+            '            self._connection.execute("pragma busy_timeout=0")\n',
+        ),
+    ),
     seen="database is locked",
 )

@@ -201,7 +201,6 @@ async def entering_changes_nothing(bench: Bench) -> None:
         "sqlite-batch-shares-one-answer",
         "heartbeat-of-any-token",
         "error-is-false",
-        "sqlite-busy-is-raised",
         "error-is-running",
     ),
 )
