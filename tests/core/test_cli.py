@@ -423,6 +423,14 @@ def test_a_module_that_is_not_there_is_a_failure_that_names_the_directory(tmp_pa
     assert f"there is no module 'no_such_app' in {tmp_path}" in fails(1, "run", "no_such_app:scheduler")
 
 
+@pytest.mark.parametrize("code", ["import missing\n", "from missing.part import thing\n", "from os import missing\n"])
+def test_an_import_that_fails_is_one_line_that_names_the_place(app, code: str) -> None:
+    name = app(code)
+    said = fails(1, "run", f"{name}:scheduler")
+    assert "missing" in said
+    assert f"{name}.py:1); --log-level debug" in said
+
+
 def test_an_application_s_error_is_shown_with_its_place_and_on_demand_with_its_traceback(app) -> None:
     name = app("\n\nraise RuntimeError('no money')\n")
     assert f"{name}.py:3); --log-level debug" in fails(1, "run", f"{name}:scheduler")
