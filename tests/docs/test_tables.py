@@ -131,6 +131,12 @@ def test_the_backends_of_the_readme_are_those_there_are():
     assert {entry.name for entry in entry_points(group="tenure.backends")} <= schemes
 
 
+def test_the_readme_leads_to_each_certificate():
+    led_to = set(re.findall(r"\(conformance/certificates/(\w+)/report\.html\)", text("README.md")))
+    there = {path.parent.name for path in ROOT.glob("conformance/certificates/*/certificate.json")}
+    assert led_to == there
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_the_nox_sessions_that_are_named_exist(page):
     named = set(re.findall(r'nox -s "?(\w+)', text(page)))
