@@ -276,6 +276,25 @@ def running(*command, cwd):
 RUN = r"^slot (\d\d:\d\d:\d\d)  attempt (\d+)  fence (\d+)  (\S+)$"
 
 
+def test_run_keeps_async_handlers_on_a_loop_beside_the_main_thread(tmp_path):
+    code = """
+import threading
+from tenure import Scheduler
+
+scheduler = Scheduler("memory://")
+
+@scheduler.every("sync", "1s")
+async def sync():
+    print("main" if threading.current_thread() is threading.main_thread() else "beside", flush=True)
+
+scheduler.run()
+"""
+    with running(sys.executable, "-c", code, cwd=tmp_path) as app:
+        app.wait_for("^beside$")
+        assert app.end() == 0
+        assert set(app.lines) == {"beside"}
+
+
 def test_the_program_of_the_readme_runs_until_it_is_told_to_stop(tmp_path):
     (tmp_path / "app.py").write_text(file_block("README.md", "app.py"))
     with running(sys.executable, "app.py", cwd=tmp_path) as app:
