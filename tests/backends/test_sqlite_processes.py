@@ -15,7 +15,8 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from tenure.errors import BackendMisconfigured
+from tenure import decision
+from tenure.errors import BackendMisconfigured, BackendUnavailable
 from tenure.model import Claim, new_token
 from tenure_sqlite import SqliteBackend, worker
 
@@ -284,6 +285,36 @@ def killed_after(count, command):
             if len(lines) == count:
                 process.kill()
     return [line.split() for line in lines if line.endswith("\n")]
+
+
+def freeze_in_a_write(path):
+    def frozen(state, claim, now):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return decide(state, claim, now)
+
+    async def main():
+        async with SqliteBackend(path) as backend:
+            return (await backend.claim(claim(token="frozen"))).outcome
+
+    decide, decision.claim = decision.claim, frozen
+    return asyncio.run(main())
+
+
+def test_a_process_frozen_in_a_write_holds_the_lock_until_it_goes_on(path):
+    child = Child(freeze_in_a_write, path)
+    try:
+        assert os.WIFSTOPPED(os.waitpid(child.pid, os.WUNTRACED)[1])
+
+        async def main():
+            async with SqliteBackend(path, timeout="300ms") as backend:
+                with pytest.raises(BackendUnavailable, match="another process holds the file's write lock"):
+                    await backend.claim(claim(token="waits"))
+                assert (await backend.active(["sync"])).runs == ()  # to read is allowed
+
+        asyncio.run(main())
+    finally:
+        os.kill(child.pid, signal.SIGCONT)
+    assert child.result() == "won"
 
 
 def test_a_killed_writer_leaves_no_lock(path):
