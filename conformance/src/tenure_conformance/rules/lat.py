@@ -27,7 +27,7 @@ async def _around(
         now = (await bench.a.active()).now_ms
         slot = now + lag_ms - boundary_ms + number % 4 - 1
         told = await claim(slot)
-        lag_ms = told.now_ms - now
+        lag_ms = min(told.now_ms - now, EARLY_MS // 4)
         distance = told.now_ms - slot
         judge(distance, told)
         hit.add(distance - boundary_ms)
