@@ -1,12 +1,16 @@
 """An instance's calls to its backend: answers are checked, and the store's clock is learned from them."""
 
+import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import get_args
+from typing import TypeVar, get_args
 
 from tenure.clock import Clock
-from tenure.errors import BackendError
+from tenure.errors import BackendError, BackendUnavailable
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
 from tenure.protocol import LeaseBackend
+
+Result = TypeVar("Result")
 
 _OUTCOMES = frozenset(get_args(Outcome))
 
@@ -48,7 +52,7 @@ class Calls:
     async def claim(self, claim: Claim) -> Answer:
         """Send a claim once."""
         sent_ms = self._clock.monotonic_ms()
-        result = await self._backend.claim(claim)
+        result = await asked(self._backend.claim(claim))
         if not isinstance(result, ClaimResult) or result.outcome not in _OUTCOMES or not _complete(result):
             raise _no_answer("claim", result)
         self.store_clock.learn(result.now_ms)
@@ -56,19 +60,19 @@ class Calls:
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
         """Send a heartbeat once."""
-        return _held("heartbeat", await self._backend.heartbeat(job, slot, token))
+        return _held("heartbeat", await asked(self._backend.heartbeat(job, slot, token)))
 
     async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
         """Send a finish once."""
-        return _held("finish", await self._backend.finish(job, slot, token, status))
+        return _held("finish", await asked(self._backend.finish(job, slot, token, status)))
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """Send a release once."""
-        return _held("release", await self._backend.release(job, slot, token))
+        return _held("release", await asked(self._backend.release(job, slot, token)))
 
     async def active(self, jobs: list[str]) -> ActiveRuns:
         """Ask for the unfinished runs once."""
-        answer = await self._backend.active(jobs)
+        answer = await asked(self._backend.active(jobs))
         if not isinstance(answer, ActiveRuns):
             raise _no_answer("active", answer)
         self.store_clock.learn(answer.now_ms)
@@ -76,7 +80,21 @@ class Calls:
 
     async def save_result(self, job: str, result: RunResult) -> None:
         """Save a record once."""
-        await self._backend.save_result(job, result)
+        await asked(self._backend.save_result(job, result))
+
+
+async def asked(call: Awaitable[Result]) -> Result:
+    """The answer of a backend's call; BackendUnavailable where its driver cancelled what it waited for.
+
+    Drivers do so when a connection is closed. Taken for a cancellation of ours, it would end a watch without a word.
+    """
+    try:
+        return await call
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise BackendUnavailable("the backend cancelled its own call") from error
 
 
 def _complete(result: ClaimResult) -> bool:

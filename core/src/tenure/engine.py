@@ -33,7 +33,7 @@ class Engine:
         self._entered = AsyncExitStack()
         self._hurry = asyncio.Event()
         self._level = self._level_of(backend)
-        self._lane = Lane(instance, self._level.runner.run)
+        self._lane = Lane(instance, self._claim)
 
     async def start(self, jobs: Iterable[Job]) -> None:
         """Enter the backend and start; BackendError, or InvalidJob for a lease that the store cannot grant."""
@@ -44,7 +44,7 @@ class Engine:
             await self._entered.aclose()
             raise
         self._timers.start()
-        logger.info("%s runs %d jobs on %s", self._instance.name, len(self._jobs), self._backend)
+        logger.info("%s runs on %s, jobs: %d", self._instance.name, self._backend, len(self._jobs))
         if not self._jobs:
             logger.warning("%s has no jobs", self._instance.name)
 
@@ -150,6 +150,13 @@ class Engine:
             self._lane.put(job, slot, mode)
         else:
             self._instance.spawn(self._wait_and_claim(job, slot, mode))
+
+    async def _claim(self, job: Job, slot: int, mode: Mode) -> None:
+        """Claim what may start still: while a store is slow, a run waits in the lane for long."""
+        if mode == "scheduled" and self._too_late(job, slot):
+            self._skip_late(job, slot)
+        elif job.name in self._jobs:
+            await self._level.runner.run(job, slot, mode)
 
     async def _wait_and_claim(self, job: Job, slot: int, mode: Mode) -> None:
         if not await self._ready(job, slot, mode):

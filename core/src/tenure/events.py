@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal, Protocol, cast
@@ -189,7 +190,7 @@ class Events:
         """Tell everyone; never raises."""
         level = _level(event.kind)
         if logger.isEnabledFor(level) and not (isinstance(event, Error) and self._too_often(event)):
-            logger.log(level, "%s%s", event, _traceback(event))
+            _log(level, "%s%s", event, _traceback(event))
         for listener in self._listeners:
             self._tell(listener, event)
 
@@ -200,12 +201,12 @@ class Events:
     def _tell(self, listener: Listener, event: Event) -> None:
         try:
             answer = cast(object, listener(event))
-        except BaseException:
-            logger.exception("the listener %r failed on %s", listener, event)
+        except BaseException:  # noqa: BLE001 - logged, whatever it is
+            _log(logging.ERROR, "the listener %r failed on %s", listener, event, exc_info=True)
             return
         if inspect.iscoroutine(answer):
             cast(Coroutine[Any, Any, Any], answer).close()
-            logger.error("the listener %r gave a coroutine, which nobody awaits; start a task in it", listener)
+            _log(logging.ERROR, "the listener %r gave a coroutine, which nobody awaits; start a task in it", listener)
 
     def _too_often(self, event: Error) -> bool:
         key = (event.call, type(event.error).__name__)
@@ -214,6 +215,12 @@ class Events:
             return True
         self._logged[key] = now
         return False
+
+
+def _log(level: int, message: str, *args: object, exc_info: bool = False) -> None:
+    """Log it; an application's filter or handler may raise, and then there is nowhere to say so."""
+    with suppress(Exception):
+        logger.log(level, message, *args, exc_info=exc_info)
 
 
 def _traceback(event: Event) -> str:

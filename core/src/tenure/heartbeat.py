@@ -51,11 +51,11 @@ class Lease:
     """
 
     __slots__ = (
+        "_beat_ms",
         "_beating",
         "_call",
         "_heartbeats",
         "_instance",
-        "_job",
         "_next_beat_ms",
         "_stopped",
         "_timer",
@@ -67,13 +67,14 @@ class Lease:
     def __init__(self, heartbeats: Heartbeats, job: Job, claim: Claim, sent_ms: float) -> None:
         self._heartbeats = heartbeats
         self._instance = heartbeats.instance
-        self._job = job
+        # A job that was replaced while the claim was on its way has the heartbeat of another lease.
+        self._beat_ms = min(job.heartbeat_ms, claim.lease_ms / 2)
         self.claim = claim
         self._call: Losable | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating = False
         self._stopped = False
-        self._next_beat_ms = sent_ms + job.heartbeat_ms
+        self._next_beat_ms = sent_ms + self._beat_ms
         self.deadline_ms = sent_ms + claim.lease_ms
         self.lost = False
 
@@ -135,12 +136,12 @@ class Lease:
         self.sleep()
 
     def _failed(self, error: Exception) -> None:
-        self._next_beat_ms = self._instance.clock.monotonic_ms() + self._job.heartbeat_ms / _RETRY_PART
+        self._next_beat_ms = self._instance.clock.monotonic_ms() + self._beat_ms / _RETRY_PART
         if not self._stopped:
             self._instance.error("heartbeat", error, self.claim.job, self.claim.slot)
 
     def _answered(self, held: bool, sent_ms: float) -> None:
-        self._next_beat_ms = sent_ms + self._job.heartbeat_ms
+        self._next_beat_ms = sent_ms + self._beat_ms
         if held:
             self.deadline_ms = sent_ms + self.claim.lease_ms
         elif not self._stopped:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal, Protocol, cast
 
 from tenure.attempt import Attempt
-from tenure.calls import Answer, Calls
+from tenure.calls import Answer, Calls, asked
 from tenure.errors import BackendError
 from tenure.events import Exhausted, InterruptReason, Skip, SkipReason, logger
 from tenure.executor import Call, Executor
@@ -167,7 +167,8 @@ class LeaseRunner:
             case "overlap":
                 _skip(self._instance, job, claim.slot, "overlap", result.holder)
                 self._watch(job, claim.slot, answer)
-                self.watches.back_up(job, result.slot or 0, after=0, lease_left_ms=result.lease_left_ms)
+                left_ms = result.lease_left_ms
+                self.watches.back_up(job, result.slot or 0, after=0, lease_left_ms=left_ms, started=True)
                 self._instance.spawn(self._save_unstarted(job, claim.slot, "overlap"))
             case "late":
                 _skip(self._instance, job, claim.slot, "late")
@@ -390,7 +391,7 @@ class ClaimOnlyRunner:
         return await self._instance.until_answered("claim", ask, job.name, slot, patience)
 
     async def _ask(self, job: str, slot: int, token: str) -> bool:
-        won: object = await self._backend.claim(job, slot, token)
+        won: object = await asked(self._backend.claim(job, slot, token))
         if not isinstance(won, bool):
             raise BackendError(f"the backend answered claim with {won!r}, which is neither True nor False")
         return won
@@ -406,7 +407,7 @@ class ClaimOnlyRunner:
             self._executor.timed_out(call)
         status = attempt.ended(ended)
         result = attempt.record(status)
-        await _save(self._instance, partial(self._backend.save_result, job.name, result), job, result)
+        await _save(self._instance, lambda: asked(self._backend.save_result(job.name, result)), job, result)
         if status == "success":
             attempt.succeeded()
         elif status == "failed":

@@ -42,6 +42,8 @@ class _Watch:
     over_ms: float | None
     """When the lease it was last told of runs out, on the monotonic clock."""
     since_ms: float
+    started: bool
+    """Whether somebody is known to have started the run: then it may need a backup to come to its end."""
     ended: bool = False
     looks_now: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,7 +63,9 @@ class Watches:
         self._watches: dict[str, dict[int, _Watch]] = {}
         self._closed = False
 
-    def watch(self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None) -> None:
+    def watch(
+        self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None, started: bool = False
+    ) -> None:
         """Be a backup for the run; ``lease_left_ms`` as it was told, None if it was not.
 
         The job is taken as it is now: removed it is not watched, replaced the new one serves from the next attempt.
@@ -72,19 +76,23 @@ class Watches:
         job = current
         of_job = self._watches.setdefault(job.name, {})
         known = of_job.get(slot)
+        started = started or after > 0
         if known is not None:
             known.after = max(known.after, after)
+            known.started = known.started or started
             return
         now = self._instance.clock.monotonic_ms()
-        watch = of_job[slot] = _Watch(job, slot, after, _over_ms(now, lease_left_ms), now)
+        watch = of_job[slot] = _Watch(job, slot, after, _over_ms(now, lease_left_ms), now, started)
         if len(of_job) > MOST_WATCHES[job.overlap]:
-            self._end(of_job[min(of_job)])
+            self._end(min(of_job.values(), key=_worth))
         self._instance.spawn(self._run(watch))
 
-    def back_up(self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None) -> None:
+    def back_up(
+        self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None, started: bool = False
+    ) -> None:
         """Watch another's run; one that executes here is watched by its holder, once it has lost it."""
         if not self._executor.executes(job.name, slot):
-            self.watch(job, slot, after=after, lease_left_ms=lease_left_ms)
+            self.watch(job, slot, after=after, lease_left_ms=lease_left_ms, started=started)
 
     def hint(self, name: str) -> None:
         """Look at the job's runs now."""
@@ -128,15 +136,18 @@ class Watches:
             try:
                 answer = await self._calls.claim(claim)
             except Exception as error:  # noqa: BLE001 - a failed check never ends the watch
-                if watch.ended:
-                    self._owner.unwanted(claim)
-                    return
-                self._instance.error("claim", error, claim.job, claim.slot)
-                if watch.over_ms is not None and watch.over_ms <= self._instance.clock.monotonic_ms():
-                    watch.over_ms = None  # this was the check for it
+                if not watch.ended:
+                    self._failed(watch, claim, error)
                 continue  # with the same token
             self._answered(watch, claim, answer)
             claim = None
+        if claim is not None:
+            self._owner.unwanted(claim)
+
+    def _failed(self, watch: _Watch, claim: Claim, error: Exception) -> None:
+        self._instance.error("claim", error, claim.job, claim.slot)
+        if watch.over_ms is not None and watch.over_ms <= self._instance.clock.monotonic_ms():
+            watch.over_ms = None  # this was the check for it
 
     async def _turn(self, watch: _Watch) -> bool:
         """Wait until the run is to be checked; False if it is not any more."""
@@ -173,7 +184,8 @@ class Watches:
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
         left_ms = result.lease_left_ms if result.lease_left_ms or told != claim.after else None
         watch.over_ms = _over_ms(self._instance.clock.monotonic_ms(), left_ms)
-        watch.after = max(watch.after, told)
+        watch.after = told  # also a smaller one, of a store that lost its latest writes
+        watch.started = told > 0
         if result.outcome == "won":
             self._end(watch)
             self._owner.won(watch.job, claim, answer)
@@ -183,7 +195,7 @@ class Watches:
         elif watch.ended:
             return
         elif result.outcome == "overlap" and result.slot is not None:
-            self.back_up(watch.job, result.slot, after=0, lease_left_ms=result.lease_left_ms)
+            self.back_up(watch.job, result.slot, after=0, lease_left_ms=result.lease_left_ms, started=True)
         elif result.outcome == "none" and not self._may_still_start(watch, result.now_ms):
             self._end(watch)
 
@@ -193,6 +205,11 @@ class Watches:
         if job.max_late_ms is None:
             return self._instance.clock.monotonic_ms() - watch.since_ms < job.lease_ms
         return now_ms - watch.slot <= max(job.max_late_ms, job.catch_up_ms or 0)
+
+
+def _worth(watch: _Watch) -> tuple[bool, int]:
+    """By which the least one is given up when there are too many."""
+    return watch.started, watch.slot
 
 
 def _over_ms(now: float, lease_left_ms: int | None) -> float | None:
