@@ -40,6 +40,7 @@ class HandlerTimeout(TenureError):
     """A handler ran past its job's timeout."""
 
 
+_MOST_ENDED = 10_000
 _RETURNED = Ended("returned")
 _UNSTARTED = Ended("unstarted")
 
@@ -187,6 +188,10 @@ class Handover:
         self._calls: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._awake = False
 
+    def __bool__(self) -> bool:
+        """Whether something was put that is not called yet."""
+        return bool(self._calls)
+
     def put(self, function: Callable[..., object], *args: Any) -> None:
         """Call it on the loop soon; raises RuntimeError if the loop is closed."""
         if self._loop.is_closed():
@@ -237,6 +242,7 @@ class OtherLoop:
         self._context = copy_context()  # one for all callbacks, which else copy one each
         self._out = Handover(there)
         self._back = Handover(here)
+        self._ended: list[tuple[Call, Ended]] = []
         self._on_closed = on_closed
 
     def start(self, call: Call) -> None:
@@ -248,14 +254,25 @@ class OtherLoop:
         self._put(self._cancel, call)
 
     def tell(self, call: Call, ended: Ended) -> None:
-        """See Place."""
-        self._back.put(call.finished, ended)
+        """See Place; on the loop of the handlers."""
+        if not self._ended:
+            self._there.call_soon(self._tell_all)
+        self._ended.append((call, ended))
+
+    def _tell_all(self) -> None:
+        """Hand the ends over; in a burst the starts come first, which the engine's work on ends would hold up."""
+        if self._out and len(self._ended) < _MOST_ENDED:
+            self._there.call_soon(self._tell_all)
+            return
+        all_ended, self._ended = self._ended, []
+        for call, ended in all_ended:
+            self._back.put(call.finished, ended)
 
     def _put(self, function: Callable[[Call], None], call: Call) -> None:
         try:
             self._out.put(function, call)
         except RuntimeError as error:
-            self.tell(call, _UNSTARTED if call.task is None else Ended("raised", error))
+            self._back.put(call.finished, _UNSTARTED if call.task is None else Ended("raised", error))
             self._on_closed()
 
     def _begin(self, call: Call) -> None:

@@ -51,7 +51,7 @@ _left_behind: list[EngineThread] = []
 
 
 class Scheduler:
-    """Runs jobs, each run once among all instances that share the store.
+    """Runs jobs; each slot is run by one of the instances that share the store, and by another if that one dies.
 
     ``backend`` is a URL (``sqlite:///jobs.db``) or a backend object that is not entered; ``namespace`` goes with a URL
     ("tenure" unless given). Further keywords are defaults for the options of jobs (JobOptions). ``on_event`` is a
@@ -201,6 +201,11 @@ class Scheduler:
     def jobs(self) -> tuple[Job, ...]:
         """The jobs, in the order they were added."""
         return tuple(self._jobs.values())
+
+    @property
+    def store(self) -> str:
+        """The store and namespace that instances share, without secrets."""
+        return str(self._backend or self._connect())
 
     @property
     def instance(self) -> str | None:

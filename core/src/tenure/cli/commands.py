@@ -87,7 +87,7 @@ def _announce(scheduler: Scheduler) -> None:
     # It has an id only once it runs, and then this thread waits for its end: the id is chosen here.
     scheduler._instance_name = scheduler._instance_name or new_instance_id()
     click.echo(f"tenure {library.__version__}, time zone data {tz_data_version()}")
-    click.echo(f"store    {scheduler._backend or scheduler._connect()}")
+    click.echo(f"store    {scheduler.store}")
     click.echo(f"instance {scheduler._instance_name}\n")
     rows = [[job.name, _words(job.schedule), _next_slot(scheduler, job.name)] for job in scheduler.jobs]
     print_table(["job", "schedule", "next slot, UTC"], rows)
