@@ -61,6 +61,13 @@ def conformance(session: nox.Session, target: str) -> None:
 
 
 @nox.session
+def selftest(session: nox.Session) -> None:
+    """Show that each broken backend is caught by the rules that say so; ``-- --repeat 30``: and the right ones pass."""
+    install_all(session)
+    session.run("tenure-conformance", "selftest", *session.posargs)
+
+
+@nox.session
 def certificates(session: nox.Session) -> None:
     """Certify the backends of this repository anew and keep their certificates; arguments are targets."""
     install_all(session)
