@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 from tenure.clock import SystemClock
@@ -149,3 +150,48 @@ def test_a_log_that_raises_changes_nothing():
     finally:
         logger.removeFilter(refuse)
     assert len(told) == 1
+
+
+WRONG_ANSWERS = {
+    "now_ms": ("claim", {"now_ms": None}),
+    "lease_left_ms": ("claim", {"outcome": "running", "attempt": 1, "lease_left_ms": "30s"}),
+    "attempt": ("claim", {"outcome": "running", "attempt": "1"}),
+    "wait_ms": ("claim", {"outcome": "none", "wait_ms": "soon"}),
+    "no slot": ("claim", {"outcome": "overlap", "slot": None}),
+    "slot": ("claim", {"outcome": "overlap", "slot": -5}),
+    "runs": ("active", {"runs": None}),
+}
+
+
+@pytest.mark.parametrize(("call", "changes"), WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
+def test_an_answer_that_is_none_of_the_protocol_is_an_error_and_asked_for_again(
+    world, work, jobs, monkeypatch, call, changes
+):
+    through, answers = getattr(world._backend, call), []
+
+    async def wrong_once(*args):
+        answers.append(await through(*args))
+        return answers[-1] if len(answers) > 1 else replace(answers[0], **changes)
+
+    monkeypatch.setattr(world._backend, call, wrong_once)
+    a = world.start(jobs(work, schedule=ONCE))
+    world.advance("20s")
+    assert [event.call for event in a.events if isinstance(event, Error)] == [call]
+    assert a.count("success") == 1
+
+
+def test_a_lease_with_less_than_nothing_left_is_not_asked_about_without_a_pause(world, work, jobs, monkeypatch):
+    work.takes_s = 60
+    world.start(jobs(work, schedule=ONCE), "a")
+    world.run_until(lambda: work.executions)
+    through = world._backend.claim
+
+    async def claim(asked):
+        answer = await through(asked)
+        return replace(answer, lease_left_ms=-5) if answer.outcome == "running" else answer
+
+    monkeypatch.setattr(world._backend, "claim", claim)
+    world.start(jobs(work, schedule=ONCE), "b")
+    claims = counted(world, monkeypatch)
+    world.advance("50s")
+    assert 2 <= len(claims) <= 6

@@ -1,18 +1,20 @@
 """An instance's calls to its backend: answers are checked, and the store's clock is learned from them."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeVar, get_args
 
 from tenure.clock import Clock
 from tenure.errors import BackendError, BackendUnavailable
-from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
+from tenure.model import MAX_SLOT, ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
 from tenure.protocol import LeaseBackend
 
 Result = TypeVar("Result")
 
 _OUTCOMES = frozenset(get_args(Outcome))
+_numbers = attrgetter("attempt", "fence", "slot", "lease_left_ms", "wait_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Calls:
     async def active(self, jobs: list[str]) -> ActiveRuns:
         """Ask for the unfinished runs once."""
         answer = await asked(self._backend.active(jobs))
-        if not isinstance(answer, ActiveRuns):
+        if not isinstance(answer, ActiveRuns) or not isinstance(answer.runs, Sequence):
             raise _no_answer("active", answer)
         self.store_clock.learn(answer.now_ms)
         return answer
@@ -98,8 +100,12 @@ async def asked(call: Awaitable[Result]) -> Result:
 
 
 def _complete(result: ClaimResult) -> bool:
-    """Whether a win names its attempt and fence: a handler must never run without."""
-    return result.outcome != "won" or (type(result.attempt) is type(result.fence) is int and result.attempt >= 1)
+    """Whether its numbers are numbers, a win names its attempt and fence, and ``overlap`` the run in the way."""
+    if type(result.now_ms) is not int or not all(n is None or type(n) is int for n in _numbers(result)):
+        return False
+    if result.outcome == "won":  # a handler must never run without
+        return result.fence is not None and result.attempt is not None and result.attempt >= 1
+    return result.outcome != "overlap" or (result.slot is not None and 0 <= result.slot <= MAX_SLOT)
 
 
 def _held(call: str, answer: object) -> bool:

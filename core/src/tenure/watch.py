@@ -182,7 +182,8 @@ class Watches:
         result = answer.result
         told = result.attempt or 0
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
-        left_ms = result.lease_left_ms if result.lease_left_ms or told != claim.after else None
+        over = (result.lease_left_ms or 0) <= 0
+        left_ms = None if over and told == claim.after else result.lease_left_ms
         watch.over_ms = _over_ms(self._instance.clock.monotonic_ms(), left_ms)
         watch.after = told  # also a smaller one, of a store that lost its latest writes
         watch.started = told > 0
