@@ -373,3 +373,36 @@ def test_a_blocked_application_loop_leaves_no_trace_afterwards(caplog):
 
     run(body)
     assert not [record for record in caplog.records if record.name == "asyncio" and record.levelname != "DEBUG"]
+
+
+def test_an_exception_is_put_into_words_where_it_was_raised():
+    """A slow ``__str__`` of a handler's exception held up every heartbeat of the instance."""
+    where = []
+
+    class Slow(Exception):
+        def __str__(self):
+            where.append(threading.current_thread().name)
+            return "slow"
+
+    def raises(ctx):
+        raise Slow
+
+    async def body(executor, app_loop):
+        assert "Slow: slow" in (await executor.start(a_job(raises), a_context()).wait()).text
+
+    run(body)
+    assert where
+    assert all(name.startswith("tenure-sync") for name in where)
+
+
+def test_a_task_that_cannot_be_made_leaves_its_run_unstarted():
+    """An application's task factory that raised left the lease to be renewed for ever."""
+
+    async def handler(ctx): ...
+
+    async def body(executor, app_loop):
+        app_loop.set_task_factory(lambda loop, work, **_: 1 / 0)
+        calls = [executor.start(a_job(handler), a_context(slot)) for slot in (1, 2, 3)]
+        assert [(await call.wait()).how for call in calls] == ["unstarted"] * 3
+
+    run(body)

@@ -198,7 +198,7 @@ def test_each_form_runs_jobs_of_both_kinds_and_leaves_nothing_behind(form, url, 
     form(scheduler, work)
     assert sorted(ran) == ["async", "sync"]
     assert scheduler.instance is None
-    assert not own_threads()
+    wait_until(lambda: not own_threads(), "no thread is left")
     assert not events.of("error")
 
 
@@ -241,7 +241,7 @@ def test_a_start_that_fails_says_why_leaves_nothing_and_can_be_repeated(form):
     scheduler.every("a", "1h", noop)
     with pytest.raises(BackendUnavailable, match="refused"):
         fail_to_start(form, scheduler)
-    assert not own_threads()
+    wait_until(lambda: not own_threads(), "no thread is left")
     assert scheduler.instance is None
     form(scheduler, lambda: scheduler.trigger("a").result("20s"))
     assert backend.open == 0
@@ -252,7 +252,7 @@ def test_a_misconfigured_store_leaves_no_thread(tmp_path):
     for _ in range(2):
         with pytest.raises(Exception, match="does not exist; create it"):
             scheduler.start()
-        assert not own_threads()
+        wait_until(lambda: not own_threads(), "no thread is left")
     (tmp_path / "missing").mkdir()
     with scheduler:
         assert scheduler.instance
@@ -341,7 +341,7 @@ def test_a_stop_ends_a_start_under_way():
     scheduler.stop()
     starting.join(PATIENCE_S)
     assert failed == ["the scheduler was stopped while it started"]
-    assert not own_threads()
+    wait_until(lambda: not own_threads(), "no thread is left")
 
 
 def test_serve_ends_when_it_is_stopped_elsewhere(scheduler):
@@ -752,7 +752,7 @@ def test_a_job_that_the_entered_store_refuses_is_not_added(scheduler):
     scheduler.every("b", "1h", noop, lease="3s")
     with pytest.raises(ValueError, match=r"5s|5000"):
         scheduler.start()
-    assert not own_threads()
+    wait_until(lambda: not own_threads(), "no thread is left")
 
 
 def test_a_schedule_that_changes_the_scheduler_that_asks_it_is_told(scheduler, events):

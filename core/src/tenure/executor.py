@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -24,16 +24,19 @@ class Ended:
 
     how: How
     error: BaseException | None = None
+    text: str | None = field(default=None, init=False)
+    """What it raised, with its traceback; made where it was raised, since its making is the user's code."""
 
-    @property
-    def text(self) -> str | None:
-        """What it raised, with its traceback."""
-        if self.error is None:
-            return None
-        try:
-            return "".join(traceback.TracebackException.from_exception(self.error).format())
-        except Exception as why:  # noqa: BLE001 - an exception may be of any make; its run ends all the same
-            return f"{type(self.error).__name__}, whose text cannot be shown: {type(why).__name__}"
+    def __post_init__(self) -> None:
+        if self.error is not None:
+            object.__setattr__(self, "text", _text_of(self.error))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return "".join(traceback.TracebackException.from_exception(error).format())
+    except BaseException as why:  # noqa: BLE001 - an exception may be of any make; its run ends all the same
+        return f"{type(error).__name__}, whose text cannot be shown: {type(why).__name__}"
 
 
 class HandlerTimeout(TenureError):
@@ -203,9 +206,14 @@ class Handover:
 
     def _run(self) -> None:
         self._awake = False  # first: what is put from here on wakes the loop again, or is still found below
-        for _ in range(len(self._calls)):
-            function, args = self._calls.popleft()
-            function(*args)
+        try:
+            for _ in range(len(self._calls)):
+                function, args = self._calls.popleft()
+                function(*args)
+        finally:
+            if self._calls and not self._awake:  # one of them raised
+                self._awake = True
+                self._loop.call_soon(self._run)
 
 
 class SameLoop:
@@ -255,6 +263,9 @@ class OtherLoop:
 
     def tell(self, call: Call, ended: Ended) -> None:
         """See Place; on the loop of the handlers."""
+        if not self._out and not self._ended:
+            self._back.put(call.finished, ended)
+            return
         if not self._ended:
             self._there.call_soon(self._tell_all)
         self._ended.append((call, ended))
@@ -276,7 +287,13 @@ class OtherLoop:
             self._on_closed()
 
     def _begin(self, call: Call) -> None:
-        call.task = self._there.create_task(_run(call, self))
+        work = _run(call, self)
+        try:
+            call.task = self._there.create_task(work)
+        except Exception as error:  # noqa: BLE001 - the application's own task factory
+            work.close()
+            self.tell(call, Ended("unstarted", error))
+            return
         call.task.add_done_callback(call.task_done, context=self._context)
 
     def _cancel(self, call: Call) -> None:
