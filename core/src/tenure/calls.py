@@ -101,10 +101,12 @@ async def asked(call: Awaitable[Result]) -> Result:
 
 def _complete(result: ClaimResult) -> bool:
     """Whether its numbers are numbers, a win names its attempt and fence, and ``overlap`` the run in the way."""
-    if type(result.now_ms) is not int or not all(n is None or type(n) is int for n in _numbers(result)):
+    if type(result.now_ms) is not int:
         return False
     if result.outcome == "won":  # a handler must never run without
-        return result.fence is not None and result.attempt is not None and result.attempt >= 1
+        return type(result.fence) is int and type(result.attempt) is int and result.attempt >= 1
+    if not all(number is None or type(number) is int for number in _numbers(result)):
+        return False
     return result.outcome != "overlap" or (result.slot is not None and 0 <= result.slot <= MAX_SLOT)
 
 
