@@ -119,10 +119,15 @@ class Engine:
     async def close(self) -> None:
         """Wait for what outlived ``stop``, then leave the backend."""
         await self._instance.drained()
+        self.abandon()
         try:
             await self._entered.aclose()
         except Exception as error:  # noqa: BLE001 - the work is done; that the store went away is only told
             self._instance.error("close", error)
+
+    def abandon(self) -> None:
+        """Leave nothing of this engine behind in the process, also if its loop is not run any more."""
+        self._lane.close()
 
     async def _drained(self, timeout_ms: float, *unless: asyncio.Future[Any]) -> bool:
         """Whether all work ended within the timeout, and before the others."""

@@ -279,6 +279,8 @@ class EngineThread:
                 await asyncio.wait(self._requests)  # a claim on its way is given back, if it wins
             await engine.close()
         finally:
+            if self._engine is not None:
+                self._engine.abandon()
             await self._end_requests()
 
     async def _end_requests(self) -> None:

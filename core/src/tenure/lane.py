@@ -1,6 +1,7 @@
 """The line in which runs wait for their claim: a store is not asked for thousands at once."""
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,11 @@ WIDTH = 64
 _TURN = 1_000
 """After so many claims that a backend answered without waiting, others of the loop have their turn."""
 
+_BURST = 1_000
+_COLLECTOR_PAUSE_S = 0.5
+"""So many runs at once make objects by the hundred thousand, nearly all of them in use: looking through them for
+garbage, again and again, costs half as much as starting the runs. It is put off for this long."""
+
 Run = Callable[[Job, int, Mode], Awaitable[None]]
 
 
@@ -24,10 +30,13 @@ class Lane:
         self._run = run
         self._waiting: deque[tuple[Job, int, Mode]] = deque()
         self._workers = 0
+        self._collector_pauses = False
 
     def put(self, job: Job, slot: int, mode: Mode) -> None:
         """Claim the run soon; never once the instance stops."""
         self._waiting.append((job, slot, mode))
+        if len(self._waiting) == _BURST:
+            self._pause_collector()
         if self._workers < WIDTH:
             self._workers += 1
             self._instance.spawn(self._work())
@@ -42,3 +51,18 @@ class Lane:
                     await asyncio.sleep(0)
         finally:
             self._workers -= 1
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._resume_collector()
+
+    def _pause_collector(self) -> None:
+        if gc.isenabled():
+            gc.disable()
+            self._collector_pauses = True
+            asyncio.get_running_loop().call_later(_COLLECTOR_PAUSE_S, self._resume_collector)
+
+    def _resume_collector(self) -> None:
+        if self._collector_pauses:
+            self._collector_pauses = False
+            gc.enable()

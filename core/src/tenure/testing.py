@@ -341,6 +341,7 @@ class VirtualInstance:
 
     def _discard(self) -> None:
         self._emitter.over = True
+        self._engine.abandon()
         self._link.fault = "refused"
         self._loop.discard()
 
