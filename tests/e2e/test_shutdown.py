@@ -28,7 +28,8 @@ def test_a_signal_stops_a_process_that_has_nothing_to_do(cluster, host, signum):
     process.signal(signum)
     assert process.code() == 0
     process.wait("over")
-    assert process.errors == ""
+    assert process.errors.endswith(" has no jobs\n")
+    assert process.errors.count("\n") == 1
 
 
 @each_host
