@@ -19,6 +19,8 @@
         └── BackendClosed         used before entering or after leaving
 """
 
+from collections.abc import Iterable
+
 
 class TenureError(Exception):
     """Whatever tenure raises on purpose."""
@@ -78,3 +80,10 @@ class BackendMisconfigured(BackendError):
 
 class BackendClosed(BackendError):
     """The backend was used before it was entered or after it was left."""
+
+
+def closest(word: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+    """What was meant by a misspelt word, for the message of an error; None if nothing known is alike."""
+    import difflib  # loaded late: an import of tenure does not pay for it
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)), None)

@@ -1,6 +1,5 @@
 """A job: a named handler with a schedule and its options, checked before anything starts."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from types import FunctionType
 from typing import Any, TypedDict, get_args
 
 from tenure.duration import Duration, to_ms, to_text
-from tenure.errors import InvalidJob
+from tenure.errors import InvalidJob, closest
 from tenure.model import Overlap, check_name
 from tenure.schedule import Schedule, check_schedule
 
@@ -117,8 +116,8 @@ def check_options(options: Mapping[str, Any], whose: str, others: tuple[str, ...
     for option in options:
         if option not in DEFAULTS:
             known = (*DEFAULTS, *others)
-            close = difflib.get_close_matches(option, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"the options are {', '.join(known)}"
+            close = closest(option, known)
+            hint = f"did you mean {close!r}?" if close else f"the options are {', '.join(known)}"
             raise InvalidJob(f"{whose}: there is no option {option!r}; {hint}")
     overlap = options.get("overlap", "skip")
     if overlap not in get_args(Overlap):

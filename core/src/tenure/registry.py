@@ -1,12 +1,11 @@
 """Finds the backend that serves a URL, by scheme, through the entry points of ``tenure.backends``."""
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from tenure.errors import InvalidUrl, UnknownBackend
+from tenure.errors import InvalidUrl, UnknownBackend, closest
 from tenure.model import check_name
 from tenure.protocol import Backend
 from tenure.urls import hide_secrets, split_url
@@ -124,5 +123,5 @@ def _remedy(scheme: str) -> str:
         return f"its backend is not installed; run: {FIRST_PARTY[scheme]}"
     if scheme in PLANNED:
         return f"the {PLANNED[scheme]} backend is not released yet; {installed}"
-    close = difflib.get_close_matches(scheme, (*schemes(), *FIRST_PARTY), n=1)
-    return f"did you mean {close[0]}://?" if close else f"no installed backend serves it; {installed}"
+    close = closest(scheme, (*schemes(), *FIRST_PARTY))
+    return f"did you mean {close}://?" if close else f"no installed backend serves it; {installed}"

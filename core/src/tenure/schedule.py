@@ -1,6 +1,5 @@
 """When a job is due: ``every``, ``cron``, ``at``, and any object of a user's own that can tell."""
 
-import difflib
 import importlib
 import inspect
 import zoneinfo
@@ -13,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from tenure.cron import CronRule, parse
 from tenure.duration import Duration, to_ms, to_text
-from tenure.errors import InvalidSchedule
+from tenure.errors import InvalidSchedule, closest
 from tenure.model import MAX_SLOT
 
 Gap = Literal["shift", "skip"]
@@ -199,9 +198,9 @@ def _zone_remedy(tz: str) -> str:
     if not known:
         return "this host has no time zone data: pip install tzdata"
     by_spelling = {name.lower().split("/")[-1]: name for name in known} | {name.lower(): name for name in known}
-    close = difflib.get_close_matches(tz.lower().replace(" ", "_"), by_spelling, n=1, cutoff=0.7)
+    close = closest(tz.lower().replace(" ", "_"), by_spelling, likeness=0.7)
     if close:
-        return f"if you mean {by_spelling[close[0]]!r}, write that; {_OLDER_DATA}"
+        return f"if you mean {by_spelling[close]!r}, write that; {_OLDER_DATA}"
     return f'write an IANA name as in "Europe/Prague"; {_OLDER_DATA}'
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import atexit
-import difflib
 import os
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from tenure.clock import SystemClock
 from tenure.duration import Duration, to_ms
-from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob
+from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob, closest
 from tenure.events import Events, Listener, check_listener, logger
 from tenure.executor import Call, Executor, OtherLoop, Threads, current
 from tenure.host import EngineThread, EventThread, LoopThread, Pending, StoppedEarly, StopSignals
@@ -328,10 +327,8 @@ class Scheduler:
     def _known(self, name: str) -> Job:
         job = self._jobs.get(name)
         if job is None:
-            close = difflib.get_close_matches(str(name), self._jobs, n=1)
-            hint = (
-                f"did you mean {close[0]!r}?" if close else f"its jobs are {', '.join(map(repr, self._jobs)) or 'none'}"
-            )
+            close = closest(str(name), self._jobs)
+            hint = f"did you mean {close!r}?" if close else f"its jobs are {', '.join(map(repr, self._jobs)) or 'none'}"
             raise UnknownJob(f"there is no job {name!r} in this scheduler; {hint}")
         return job
 

@@ -1,10 +1,12 @@
 """Backend URLs: what may be shown of them, and the options in their query."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from tenure.errors import InvalidUrl
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 HIDDEN = "***"
 
@@ -25,8 +27,10 @@ def hide_secrets(url: str) -> str:
     return f"{scheme}{slashes}{user}{place}{mark}{_hide_values(query)}"
 
 
-def split_url(url: str) -> SplitResult:
+def split_url(url: str) -> "SplitResult":
     """The URL's parts; InvalidUrl if it cannot be taken apart."""
+    from urllib.parse import urlsplit  # loaded late: an import of tenure does not pay for it
+
     try:
         return urlsplit(url)
     except ValueError:  # not chained: its text may repeat user and password
@@ -39,6 +43,8 @@ def url_options(url: str, given: Mapping[str, object], known: Readers) -> dict[s
     Raises InvalidUrl for an option that is not known, is repeated, or cannot be read.
     """
     options: dict[str, Any] = {}
+    from urllib.parse import parse_qsl
+
     for name, text in parse_qsl(split_url(url).query, keep_blank_values=True):
         _check_known(url, name, known)
         if name in options:
