@@ -68,11 +68,6 @@ class Instance:
             if self._tasks:
                 await asyncio.wait(self._tasks)
 
-    def cancel(self) -> None:
-        """Cancel all work."""
-        for task in self._tasks:
-            task.cancel()
-
     def wants(self, kind: str) -> bool:
         """Whether anyone would be told of such an event; if not, it need not be made."""
         return self._events.wants(kind)

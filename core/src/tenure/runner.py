@@ -228,20 +228,20 @@ class LeaseRunner:
         attempt = cast(Attempt, call.owner)
         lease = cast(Lease, attempt.lease)
         try:
-            await self._record_end(attempt, lease.claim, lease, call)
+            await self._record_end(attempt, lease, call)
         finally:
             lease.stop()
 
-    async def _record_end(self, attempt: Attempt, claim: Claim, lease: Lease, call: Call) -> None:
+    async def _record_end(self, attempt: Attempt, lease: Lease, call: Call) -> None:
         ended = call.ended
         assert ended is not None
         if ended.how == "timeout":
             self._executor.timed_out(call)
         status = attempt.ended(ended)
         if status == "interrupted":
-            await self._interrupted(attempt, claim, lease, started=ended.how != "unstarted")
+            await self._interrupted(attempt, lease, started=ended.how != "unstarted")
             return
-        stored = await self._insist(claim, lease, status)
+        stored = await self._insist(lease, status)
         lease.stop()
         if not stored:
             await self._lost(attempt)
@@ -252,10 +252,10 @@ class LeaseRunner:
         else:
             attempt.failed(self._executor.going_on(attempt.job.name))
 
-    async def _interrupted(self, attempt: Attempt, claim: Claim, lease: Lease, *, started: bool) -> None:
+    async def _interrupted(self, attempt: Attempt, lease: Lease, *, started: bool) -> None:
         """A stop gives the attempt back, and so does a handler that never started; a lost one is used up."""
         stops = attempt.ctx.signal.reason == "stop"
-        released = (stops or not started) and await self._insist(claim, lease, "release")
+        released = (stops or not started) and await self._insist(lease, "release")
         lease.stop()
         await self._lost(attempt, "stop" if stops and released else None)
 
@@ -269,12 +269,12 @@ class LeaseRunner:
         await self._save(attempt.job, attempt.record("interrupted"))
         attempt.interrupted(reason or ("stop" if ctx.signal.reason == "stop" else "lost"))
 
-    async def _insist(self, claim: Claim, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
+    async def _insist(self, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
         """The store's answer, asked for until it comes; None when stopping with a lease that is over.
 
         While the lease may be held the delays stay short; after that, the first answer once the store is back decides.
         """
-        delays = Delays(self._instance.rng)
+        claim, delays = lease.claim, Delays(self._instance.rng)
         while True:
             try:
                 if call == "release":
