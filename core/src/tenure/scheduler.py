@@ -264,8 +264,18 @@ class Scheduler:
         Handlers run beside the main thread, so that none of them can hold up a signal or the end of the process.
         """
         _refuse_in_loop("run()", "`await scheduler.serve()`")
-        thread = self._begin(None)
-        with self._stop_signals(thread):
+        early: list[bool] = []
+
+        def stop(again: bool) -> None:
+            if thread := self._thread:
+                thread.stop(0 if again else self._grace_ms)
+            else:
+                early.append(again)
+
+        with StopSignals(stop):
+            thread = self._begin(None)
+            for again in early:
+                stop(again)
             with suppress(StoppedEarly):
                 thread.wait_started()
             thread.wait_stopped()
