@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from tenure_conformance import certificate
 from tenure_conformance.rule import select
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 from tenure_conformance.verdict import Verdict
 
 RULES = select(("CLM-00[1-3]",))

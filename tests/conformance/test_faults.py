@@ -7,7 +7,7 @@ import pytest
 from tenure_conformance.rule import catalogue, select
 from tenure_conformance.session import Session
 from tenure_conformance.target import TargetError
-from tenure_conformance.targets import sqlite
+from tenure_conformance.targets.sqlite import target as sqlite
 
 from .linestore.broken import BROKEN
 from .linestore.target import line, make_target

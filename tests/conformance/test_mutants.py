@@ -11,7 +11,7 @@ from tenure_conformance.mutants import MUTANTS, Mutant, claim_only, reference, s
 from tenure_conformance.mutants.mutant import register
 from tenure_conformance.rule import catalogue, select
 from tenure_conformance.session import Session
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 
 ANCHORS = set(re.findall(r'<a id="([^"]+)">', (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()))
 INSTANT = tuple(rule.id for rule in catalogue() if rule.pace == "quick" and rule.level == "lease")

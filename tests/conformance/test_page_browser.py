@@ -14,7 +14,7 @@ import pytest
 from tenure_conformance import certificate
 from tenure_conformance.report import RENDERERS
 from tenure_conformance.rule import select
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 from tenure_conformance.verdict import Call, Verdict
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -12,7 +12,7 @@ from tenure.errors import BackendUnavailable
 from tenure_conformance.processes import worker
 from tenure_conformance.rule import catalogue, select
 from tenure_conformance.session import Session
-from tenure_conformance.targets import sqlite
+from tenure_conformance.targets.sqlite import target as sqlite
 
 from .linestore.broken import BROKEN_PROCESSES
 from .linestore.target import line

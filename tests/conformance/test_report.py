@@ -15,7 +15,7 @@ from tenure_conformance.report.markup import Markup, tag
 from tenure_conformance.report.wording import Words, duration, read, slot
 from tenure_conformance.rule import catalogue, select
 from tenure_conformance.target import Timing
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 from tenure_conformance.verdict import Call, Verdict
 
 TARGET = replace(memory, timing=Timing(slack_ms=50))

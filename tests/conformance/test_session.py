@@ -11,7 +11,7 @@ from tenure_conformance import waivers
 from tenure_conformance.rule import Rule, select
 from tenure_conformance.session import Session
 from tenure_conformance.target import Target, TargetError, load
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 from tenure_conformance.timing import Uncertain
 from tenure_conformance.verdict import Verdict
 
@@ -154,7 +154,7 @@ def test_leases_are_never_shorter_than_the_store_can_grant():
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "no.such.module:thing", "tenure_conformance.targets:nothing", "json:dumps"]
+    "name", ["nothing", "no.such.module:thing", "tenure_conformance.targets.memory:nothing", "json:dumps"]
 )
 def test_a_target_that_is_none_is_refused(name):
     with pytest.raises((TargetError, TypeError)):

@@ -127,13 +127,20 @@ class Target:
         return nullcontext(self.url)
 
 
+def connected(url: str, namespace: str) -> AbstractAsyncContextManager[Any]:
+    """The backend of a URL; what most targets ``open`` with."""
+    from tenure.registry import connect  # the suite also runs where only a part of tenure is needed
+
+    return connect(url, namespace=namespace)
+
+
 def load(name: str) -> Target:
     """The target of that name, ``module:object`` for one's own; TargetError if there is none."""
     module_name, colon, attribute = name.partition(":")
     if colon and "" not in sys.path:
         sys.path.insert(0, "")  # a module beside which the command is typed is found, as by `python -m`
     if not colon:
-        module_name, attribute = "tenure_conformance.targets", name.replace("-", "_")
+        module_name, attribute = f"tenure_conformance.targets.{name.replace('-', '_')}", "target"
     try:
         found = getattr(import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:

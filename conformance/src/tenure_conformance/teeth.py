@@ -10,7 +10,8 @@ from rich.table import Table
 from tenure_conformance import selftest
 from tenure_conformance.mutants import MUTANTS
 from tenure_conformance.selftest import Bite
-from tenure_conformance.targets import memory, sqlite
+from tenure_conformance.targets.memory import target as memory
+from tenure_conformance.targets.sqlite import target as sqlite
 from tenure_conformance.verdict import Verdict
 
 

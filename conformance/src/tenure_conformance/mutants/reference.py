@@ -16,7 +16,7 @@ from tenure.model import Capabilities, Claim, ClaimResult
 
 from tenure_conformance.mutants.mutant import Mutant, register
 from tenure_conformance.target import Limits, Target
-from tenure_conformance.targets import memory
+from tenure_conformance.targets.memory import target as memory
 
 Edit = tuple[str, str]
 """A piece of source that occurs once, and what stands in its place."""

@@ -10,7 +10,7 @@ from typing import Any
 from tenure_conformance.mutants.mutant import Mutant, register
 from tenure_conformance.mutants.reference import Edit, edited, load
 from tenure_conformance.target import Level, Target, Timing
-from tenure_conformance.targets import sqlite
+from tenure_conformance.targets.sqlite import target as sqlite
 
 LEVELS: tuple[Level, ...] = ("lease", "durable", "shared")
 TIMING = Timing(short_ms=20, slack_ms=20)

@@ -1,14 +1,17 @@
-"""The faults of a SQLite file: another process amid a write, a file put in the place of the old one, a wrong file."""
+"""A SQLite file, and its faults: another process amid a write, a file put in the place of the old one, a wrong file."""
 
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tenure.model import Capabilities
+
 from tenure_conformance.faults.kit import FaultKit, Faults, with_option
+from tenure_conformance.target import Server, Target, connected
 
 
 class _File:
@@ -91,4 +94,19 @@ async def _opened(_url_of_the_session: str, timeout_ms: int) -> AsyncIterator[Fa
             await file.heal()
 
 
-sqlite_faults = FaultKit(powers=frozenset({"silence", "restart", "wrong", "newer"}), open=_opened)
+@contextmanager
+def _serve(_how: Server) -> Iterator[str]:
+    with TemporaryDirectory(prefix="tenure-conformance-") as directory:
+        yield f"sqlite:///{directory}/conformance.db"
+
+
+target = Target(
+    name="sqlite",
+    levels=("lease", "durable", "shared", "faults", "processes"),
+    serve=_serve,
+    open=connected,
+    capabilities=Capabilities(durable=True, shared=True),
+    faults=FaultKit(powers=frozenset({"silence", "restart", "wrong", "newer"}), open=_opened),
+    distribution="tenure-sqlite",
+    store=lambda: f"SQLite {sqlite3.sqlite_version}",
+)
