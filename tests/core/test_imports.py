@@ -17,7 +17,7 @@ LAYERS = [
     "model",
     "cron schedule words",
     "decision",
-    "protocol job context events codec",
+    "protocol job context events codec convoy",
     "memory cas registry",
     "instance calls timers executor",
     "heartbeat watch hints",
