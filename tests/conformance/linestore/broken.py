@@ -481,6 +481,35 @@ class CreatesOnce(LineBackend):
         await self.finish("the schema", 1, made.token, "success")
 
 
+class OfAnyProcess(LineBackend):
+    """Uses its connections wherever it is called."""
+
+    def check_home(self):
+        pass
+
+
+class HintsEnd(LineBackend):
+    """Its hints end with their connection."""
+
+    async def changes(self, jobs):
+        try:
+            async for job in self.pushed(jobs):
+                yield job
+        except OSError:
+            return
+
+
+class HintsTimeOut(LineBackend):
+    """Takes a store that has nothing to tell for one that is gone."""
+
+    async def hint(self, connection):
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await super().hint(connection)
+        except TimeoutError as error:
+            raise BackendUnavailable("no hint in time") from error
+
+
 @dataclass(frozen=True)
 class Broken:
     """A defect, and the rules that must catch it."""
@@ -527,6 +556,8 @@ BROKEN = [
     Broken(("FLT-006", "FLT-029", "FLT-034", "FLT-037"), server=TokenlessServer),
     Broken(("FLT-007", "FLT-021", "FLT-022", "FLT-029"), server=AnewServer),
     Broken(("FLT-008",), server=LongLeaseServer),
+    Broken(("HNT-006",), HintsEnd),
+    Broken(("HNT-007",), HintsTimeOut),
 ]
 
 
@@ -538,6 +569,7 @@ def _shared(client_type=LineBackend, server_type=Server):
 
 TARGETS_ClientClock = _shared(ClientClock, BelievingServer)
 TARGETS_OwnMemory = _shared(OwnMemory)
+TARGETS_OfAnyProcess = _shared(OfAnyProcess)
 TARGETS_LocalTime = _shared(LocalTime)
 TARGETS_CreatesOnce = _shared(CreatesOnce)
 TARGETS_RacyServer = _shared(server_type=RacyServer)
@@ -547,6 +579,7 @@ TARGETS_TokenlessServer = _shared(server_type=TokenlessServer)
 BROKEN_PROCESSES = [
     (TARGETS_ClientClock, ("CLK-001", "CLK-002", "CLK-003", "CLK-004", "CLK-005")),
     (TARGETS_OwnMemory, ("CON-101", "CON-102", "LIF-101")),
+    (TARGETS_OfAnyProcess, ("LIF-102",)),
     (TARGETS_LocalTime, ("PRC-101",)),
     (TARGETS_CreatesOnce, ("LIF-101",)),
     (TARGETS_RacyServer, ("CON-101", "TKO-102")),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
@@ -60,11 +61,13 @@ class LineBackend:
         self._schema = int(options.get("schema", [self.schema])[0])
         self._namespace = namespace
         self._entered = 0
+        self._home = None
         self._idle = []
         self._places = None
 
     async def __aenter__(self):
         self._entered += 1
+        self._home = self._home or _here()
         self._places = self._places or asyncio.Semaphore(POOL)
         try:
             await self.enter()
@@ -78,6 +81,7 @@ class LineBackend:
         if not self._entered:
             while self._idle:
                 self._idle.pop().close()
+            self._home = None
 
     async def enter(self):
         await self._ask("active", [])
@@ -112,9 +116,38 @@ class LineBackend:
         check_limit(limit)
         return await self._ask("results", job, limit=limit)
 
+    async def changes(self, jobs):
+        """The names of released jobs, for ever; a connection that is lost is replaced."""
+        while True:
+            try:
+                async for job in self.pushed(jobs):
+                    yield job
+            except OSError:
+                await asyncio.sleep(0.02)
+
+    async def pushed(self, jobs):
+        """The same, over one connection."""
+        connection = await self.connected()
+        try:
+            request = {"call": "changes", "namespace": self._namespace, "arguments": [list(jobs)], "options": {}}
+            connection.writer.write(json.dumps(request).encode() + b"\n")
+            while True:
+                yield json.loads(await self.hint(connection))["hint"]
+        finally:
+            connection.close()
+
+    async def hint(self, connection):
+        return await connection.line()
+
+    def check_home(self):
+        """Refuse the use of the owner's connections by another loop or process."""
+        if self._home != _here():
+            raise BackendMisconfigured(f"line://{self._host}: entered in another loop or process; enter one there")
+
     async def _ask(self, call, *arguments, **options):
         if not self._entered:
             raise BackendClosed(f"line://{self._host}:{self._port}: not entered; use it inside `async with`")
+        self.check_home()
         told = [to_plain(one) for one in arguments]
         request = {"call": call, "namespace": self._namespace, "arguments": told, "options": options}
         return answer_of(call, (await self.asked(request))["answer"])
@@ -168,3 +201,7 @@ class LineBackend:
             connection.close()
             raise BackendMisconfigured(f"line://{self._host}: schema {greeting['schema']}; upgrade the client")
         return connection
+
+
+def _here():
+    return os.getpid(), asyncio.get_running_loop()

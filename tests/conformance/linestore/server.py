@@ -65,6 +65,9 @@ class Server:
             if await self._greeted(reader, writer):
                 while (line := await reader.readline()).endswith(b"\n"):
                     requests.append(json.loads(line))
+                    if requests[-1]["call"] == "changes":
+                        await self._push(reader, writer, requests[-1])
+                        break
                     await _say(writer, await self.answer(requests[-1]))
         except OSError:
             pass
@@ -78,6 +81,21 @@ class Server:
         known = line.endswith(b"\n") and json.loads(line)["password"] == PASSWORD
         await _say(writer, {"schema": SCHEMA} if known else {"denied": "wrong password"})
         return known
+
+    async def _push(self, reader, writer, request):
+        """Tell of released runs until the client is gone."""
+
+        async def push():
+            backend = await self.backend(request["namespace"])
+            async for job in backend.changes(request["arguments"][0]):
+                await _say(writer, {"hint": job})
+
+        pushing = asyncio.create_task(push())
+        try:
+            await reader.read(1)
+        finally:
+            pushing.cancel()
+            await asyncio.gather(pushing, return_exceptions=True)
 
     async def answer(self, request):
         backend = await self.backend(request["namespace"])

@@ -27,7 +27,7 @@ async def newer(url):
 def make_target(client_type=LineBackend, server_type=Server, *, reference=""):
     return Target(
         name="line",
-        levels=("lease", "durable", "shared", "faults", "processes"),
+        levels=("lease", "durable", "shared", "faults", "processes", "hints"),
         serve=lambda _how: serving(server_type),
         open=lambda url, namespace: client_type(url, namespace=namespace),
         capabilities=Capabilities(durable=True, shared=True),

@@ -541,6 +541,39 @@ class _EnteringLeaksTasks(MemoryBackend):
         return await super().__aenter__()
 
 
+class _OfOneLoop(MemoryBackend):
+    loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Any:
+        self.loop = asyncio.get_running_loop()
+        return await super().__aenter__()
+
+
+@broken(
+    "another-loop-is-runtime-error",
+    "A call from another event loop raises RuntimeError.",
+    "enter-loop",
+    seen="redis.asyncio, AsyncMongoClient",
+)
+class _AnotherLoopIsRuntimeError(_OfOneLoop):
+    async def active(self, jobs: Sequence[str]) -> ActiveRuns:
+        if asyncio.get_running_loop() is not self.loop:
+            raise RuntimeError("got Future attached to a different loop")
+        return await super().active(jobs)
+
+
+@broken("another-loop-takes-over", "A call from another event loop closes the connection of the first.", "enter-loop")
+class _AnotherLoopTakesOver(_OfOneLoop):
+    async def active(self, jobs: Sequence[str]) -> ActiveRuns:
+        self.loop = asyncio.get_running_loop()
+        return await super().active(jobs)
+
+    async def claim(self, claim: Claim) -> ClaimResult:
+        if asyncio.get_running_loop() is not self.loop:
+            raise BackendUnavailable("the connection was closed from another loop")
+        return await super().claim(claim)
+
+
 # What a backend says and is
 
 

@@ -44,12 +44,14 @@ if __name__ == "__main__" and os.environ.get("TENURE_SKEW_MS"):
 
 import asyncio  # noqa: E402  # all that follows sees the wrong clock
 import json  # noqa: E402
+import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Awaitable, Callable, Mapping  # noqa: E402
 from dataclasses import asdict  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, BinaryIO  # noqa: E402
 
+from tenure.errors import BackendError  # noqa: E402
 from tenure.model import Claim, new_token  # noqa: E402
 
 from tenure_conformance.processes.wire import arguments_of, to_plain  # noqa: E402
@@ -113,6 +115,8 @@ async def _call(backend: Any, request: Mapping[str, Any]) -> Any:
     await sleep_until(request["not_before_ms"])
     if name == "count":
         return await count(backend, *arguments)
+    if name == "forked":
+        return await forked(backend, *arguments)
     call: Awaitable[Any] = getattr(backend, name)(*arguments, **request["options"])
     return await call
 
@@ -147,6 +151,40 @@ async def _counted(backend: Any, instance: str, slot: int, path: Path) -> bool:
     await asyncio.sleep(RETRY_S)
     path.write_text(str(number + 1))  # noqa: ASYNC240  # likewise
     return bool(await backend.finish("count", slot, claim.token, "success"))
+
+
+async def forked(backend: Any, job: str) -> Any:
+    """What `active` of the job told a forked child: the fences of its runs, or the name of an error."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:  # it shares the parent's memory and files, and must not run the parent's code to its end
+        try:
+            os.write(writing, json.dumps(_told_in_child(backend, job)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    return json.loads(await asyncio.to_thread(_last_words, child, reading))
+
+
+def _told_in_child(backend: Any, job: str) -> Any:
+    async def call() -> Any:
+        async with asyncio.timeout(STUCK_SECONDS):
+            return await backend.active([job])
+
+    signal.alarm(2 * STUCK_SECONDS)  # whatever it hangs in
+    try:
+        return [run.fence for run in asyncio.run(call()).runs]
+    except BackendError:
+        return "BackendError"
+    except Exception as error:  # noqa: BLE001  # told to the rule, which judges it
+        return f"{type(error).__name__}: {error}"
+
+
+def _last_words(child: int, reading: int) -> bytes:
+    with os.fdopen(reading, "rb") as pipe:
+        words = pipe.read()
+    os.waitpid(child, 0)
+    return words or b'"the child died"'
 
 
 def _told(error: Exception) -> dict[str, str | None]:

@@ -2,10 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from tenure.errors import BackendUnavailable
 
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import Client, answered
+from tenure_conformance.faults.scene import Scene, scene, win
 from tenure_conformance.rule import rule
+from tenure_conformance.timing import monotonic_ms
 
 PATIENCE_SECONDS = 20
 """A hint that takes longer never comes; how fast it is a benchmark says, not a rule on a loaded machine."""
@@ -36,14 +41,24 @@ class _Listener:
         if close is not None:
             await close()
 
+    @property
+    def ended(self) -> bool:
+        """Whether the hints ended by themselves."""
+        if not self._task.done():
+            return False
+        error = self._task.exception()
+        if error is not None and not isinstance(error, AssertionError):
+            raise AssertionError(f"the hints raised {type(error).__name__}: {error}") from error
+        self._task.result()
+        return True
+
     async def hears(self, job: str) -> None:
         """Wait for a hint of that job."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while job not in self.heard:
                     self._news.clear()
-                    if self._task.done():
-                        self._task.result()
+                    if self.ended:
                         raise AssertionError("the hints ended by themselves")
                     await self._news.wait()
         except TimeoutError as error:
@@ -164,3 +179,43 @@ async def hints_go_on(bench: Bench) -> None:
                 await listener.hears(job)
                 taken = await bench.b.win(job=job, slot=SLOT + turn, mode="takeover", after=1)
                 assert await taken.finish()
+
+
+@rule("HNT-006", level="hints", needs="restart", spec=("hint-what", "hint-never-trusted"), pace="heavy")
+async def hints_come_back(bench: Bench) -> None:
+    """A listener hears releases again after a restart of the store, by the same iterator."""
+    stage = await scene(bench)
+    assert stage.faults.restart is not None
+    async with _Listener(stage.near, "job", "warm") as listener:
+        await _hears_of(stage, listener, "warm", slot=SLOT)
+        await stage.faults.restart()
+        listener.heard.clear()
+        await _hears_of(stage, listener, "job", slot=SLOT)
+
+
+@rule("HNT-007", level="hints", needs="silence", spec=("hint-what", "hint-never-trusted"), pace="heavy")
+async def hints_outlast_silence(bench: Bench) -> None:
+    """A listener hears releases again after its store gave no answer for longer than a call may take."""
+    stage = await scene(bench)
+    async with _Listener(stage.near, "job", "warm") as listener:
+        await _hears_of(stage, listener, "warm", slot=SLOT)
+        await stage.silence()
+        with suppress(BackendUnavailable):
+            await stage.near.active("job")
+        await stage.heal()
+        listener.heard.clear()
+        await _hears_of(stage, listener, "job", slot=SLOT)
+
+
+async def _hears_of(stage: Scene, listener: _Listener, job: str, *, slot: int) -> None:
+    """Release run after run until the listener hears of one; those before it listened, or listens again, are missed."""
+    limit = monotonic_ms() + PATIENCE_SECONDS * 1_000
+    while job not in listener.heard:
+        assert monotonic_ms() < limit, f"no hint of {job!r} within {PATIENCE_SECONDS} s, heard {listener.heard}"
+        if listener.ended:
+            raise AssertionError("the hints ended by themselves")
+        with suppress(BackendUnavailable):
+            held = await win(stage.far, job=job, slot=slot)
+            await held.release()
+        slot += 1
+        await asyncio.sleep(0.05)

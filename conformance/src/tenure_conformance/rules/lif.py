@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tenure.errors import BackendClosed, BackendError
-from tenure.model import Capabilities, new_token
+from tenure.model import ActiveRuns, Capabilities, new_token
 from tenure.protocol import LeaseBackend
 
 from tenure_conformance.bench import SLOT, Bench
-from tenure_conformance.client import answered, outcomes, refused
+from tenure_conformance.client import CALL_SECONDS, answered, outcomes, refused
 from tenure_conformance.records import attempted
 from tenure_conformance.rule import rule
 from tenure_conformance.timing import monotonic_ms
@@ -272,3 +272,33 @@ async def objects_are_independent(bench: Bench) -> None:
         assert await taken.finish("failed", by=guest)
     assert await taken.finish(by=bench.a)
     assert (await bench.a.ask()).status == "failed"
+
+
+@rule(
+    "LIF-011",
+    level="lease",
+    spec=("enter-loop", "errors-deadline"),
+    catches=("another-loop-is-runtime-error", "another-loop-takes-over"),
+)
+@answered("beside another event loop")
+async def another_loop(bench: Bench) -> None:
+    """A call from another event loop is answered rightly or raises a BackendError, in time, and the calls of the loop
+    that entered go on."""
+    held = await bench.a.win()
+
+    async def call() -> object:
+        async with asyncio.timeout(CALL_SECONDS):
+            return await bench.a.backend.active(["job"])
+
+    for _ in range(3):
+        try:
+            told = await asyncio.to_thread(asyncio.run, call())
+        except BackendError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"a call from another loop raised {type(error).__name__}: {error}") from error
+        else:
+            assert isinstance(told, ActiveRuns)
+            assert [(run.slot, run.fence) for run in told.runs] == [(held.slot, held.fence)]
+        beaten, answer = await asyncio.gather(held.heartbeat(), bench.a.ask())
+        assert (beaten, answer.outcome) == (True, "running")

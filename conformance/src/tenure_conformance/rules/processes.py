@@ -104,6 +104,22 @@ async def processes_enter_at_once(bench: Bench) -> None:
     assert all(worker.capabilities == bench.target.capabilities for worker in workers)
 
 
+@rule("LIF-102", level="processes", spec=("enter-process", "errors-deadline"), pace="process")
+@answered("beside a forked child")
+async def forked_child(bench: Bench) -> None:
+    """A call in a forked child is answered rightly or raises a BackendError, in time, and the parent's next answers
+    are its own."""
+    (worker,) = await hire(bench, "parent")
+    held = await worker.win()
+    for _ in range(3):
+        told = await worker.backend.call("forked", "job")
+        assert told in ("BackendError", [held.fence]), f"the child's call: {told}"
+        for _ in range(3):
+            beaten, answer, active = await asyncio.gather(held.heartbeat(), worker.ask(), worker.active("job"))
+            assert (beaten, answer.outcome) == (True, "running")
+            assert [run.fence for run in active.runs] == [held.fence]
+
+
 @rule("TKO-101", level="processes", spec=("word-live", "claim-row-3", "claim-row-8"), pace="process")
 @answered("after the holder was killed")
 async def killed_holder(bench: Bench) -> None:
