@@ -13,7 +13,7 @@ CORE = ROOT / "core" / "src" / "tenure"
 OTHERS = sorted(path for pattern in ("backends/*/src/*", "conformance/src/*") for path in ROOT.glob(pattern))
 
 LAYERS = [
-    "errors clock duration urls",
+    "errors clock dateclock duration urls",
     "model",
     "cron schedule words",
     "decision",
