@@ -1,0 +1,36 @@
+"""The keys of a namespace and its jobs: one hash tag per job, different for different names."""
+
+from dataclasses import dataclass
+from typing import Final
+
+_QUOTED: Final = {ord(char): f"%{ord(char):02X}" for char in "%{}:*?[]\\ "}
+"""What would end the hash tag or a part of it, or would mean something in an ACL's pattern."""
+
+
+def _quoted(name: str) -> str:
+    return name.translate(_QUOTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of a namespace; each begins with ``prefix`` and so does its channel."""
+
+    namespace: str
+
+    @property
+    def prefix(self) -> str:
+        """What all keys and channels of the namespace begin with, and none of another."""
+        return f"tenure:{{{_quoted(self.namespace)}:"
+
+    @property
+    def store(self) -> str:
+        """The key that says that there is a store, and its format; no job has an empty name."""
+        return f"{self.prefix}}}"
+
+    def runs(self, job: str) -> str:
+        """The hash of the job's runs, and the channel of its hints."""
+        return f"{self.prefix}{_quoted(job)}}}:runs"
+
+    def results(self, job: str) -> str:
+        """The sorted set of the job's records."""
+        return f"{self.prefix}{_quoted(job)}}}:results"
