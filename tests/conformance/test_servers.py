@@ -1,19 +1,22 @@
 """Servers: which way is taken, what is said when there is none, and that a restart keeps port and data."""
 
 import asyncio
+import signal
+import socket
+import subprocess
 import sys
+import threading
 import types
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
 from tenure_conformance.cli import main
 from tenure_conformance.servers import HOST, Recipe, in_package, on_path, restart
-from tenure_conformance.servers.recipe import NotHere, serving
+from tenure_conformance.servers.recipe import NotHere, connects, serving
 from tenure_conformance.target import Target, TargetError
 from tenure_conformance.timing import Uncertain
 
@@ -68,10 +71,10 @@ class Fake:
         self.name, self.log, self.here = name, log, here
 
     @contextmanager
-    def __call__(self, recipe, port):
+    def __call__(self, recipe, port, which):
         if not self.here:
             raise NotHere(f"no {self.name} today")
-        self.log.append(f"{self.name} on {port > 0}")
+        self.log.append(" ".join(filter(None, (self.name, which, f"on {port > 0}"))))
         yield self
         self.log.append(f"{self.name} ended")
 
@@ -111,6 +114,29 @@ def test_a_way_that_is_named_is_the_only_one():
         pass
 
 
+def test_an_image_may_be_named_instead_of_the_recipes():
+    log = []
+    with serving(answering, "docker:files:2", ways(log, docker=True, binary=True)):
+        assert log == ["docker files:2 on True"]
+
+
+def test_a_program_may_be_named_instead_of_the_recipes(tmp_path):
+    other = tmp_path / "other-python"
+    other.symlink_to(sys.executable)
+    without = replace(recipe, find=())
+    with without.serve(f"binary:{other}") as url:
+        assert read(url) == "data"
+    with pytest.raises(TargetError, match="no program no-such-program"), without.serve("binary:no-such-program"):
+        pass
+
+
+@pytest.mark.parametrize("how", ["Docker", "auto:redis", "podman:redis", ""])
+@pytest.mark.parametrize("url", [None, "http://given"])
+def test_a_way_that_does_not_exist_is_refused_with_those_that_do(how, url):
+    with pytest.raises(TargetError, match=f"called {how!r}; there are auto, docker or docker:IMAGE, binary or"):
+        nothing.serving(url, how)
+
+
 def test_without_any_way_it_is_said_what_was_tried_and_what_helps():
     with (
         pytest.raises(TargetError, match=r"--url; put a program on PATH \(docker: no docker today; binary: no binary"),
@@ -141,55 +167,46 @@ def test_a_url_comes_before_any_server():
         assert url == "http://given"
 
 
-class DockerContainer:
-    """testcontainers' one, as far as it is used."""
-
-    made: ClassVar = []
-
-    def __init__(self, image):
-        self.image, self.log = image, []
-        self.made.append(self)
-
-    def get_wrapped_container(self):
-        return self
-
-    status = "exited"
-
-    def reload(self):
-        pass
-
-    def logs(self):
-        return b"out of memory"
-
-    def __getattr__(self, name):
-        return lambda *arguments, **options: self.log.append((name, *arguments, *options.items()))
+HOLDER = f"""
+import sys, time
+from tenure_conformance.servers import HOST, Recipe
+arguments = lambda _directory, port: ["-m", "http.server", str(port), "--bind", HOST]
+recipe = Recipe(name="Held", url=lambda port: f"http://{{HOST}}:{{port}}", port=80, arguments=arguments)
+with recipe.serve("binary:{sys.executable}") as url:
+    print(url, flush=True)
+    time.sleep(600)
+"""
 
 
-def test_a_container_gets_a_fixed_port_and_is_stopped(monkeypatch):
-    module = types.ModuleType("testcontainers.core.container")
-    module.DockerContainer = DockerContainer
-    monkeypatch.setitem(sys.modules, "testcontainers.core.container", module)
-    monkeypatch.setitem(sys.modules, "testcontainers.core", types.ModuleType("testcontainers.core"))
-    monkeypatch.setitem(sys.modules, "testcontainers", types.ModuleType("testcontainers"))
-    wanted = replace(answering, image="files:1", command=("serve",), environment={"A": "b"})
-    with wanted.serve("auto") as url:
-        asyncio.run(restart(url))
-    (container,) = DockerContainer.made
-    port = int(url.rpartition(":")[2])
-    assert container.image == "files:1"
-    assert container.log == [
-        ("with_bind_ports", 80, (HOST, port)),
-        ("with_env", "A", "b"),
-        ("with_command", ["serve"]),
-        ("start",),
-        ("restart", ("timeout", 10)),
-        ("stop",),
-    ]
-    with (
-        pytest.raises(TargetError, match="exited: out of memory"),
-        replace(wanted, answers=lambda _: False).serve("auto"),
-    ):
-        pass
+def test_a_process_that_is_terminated_ends_its_server_first():
+    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            url = holder.stdout.readline().strip()
+            assert hears(url)
+            holder.send_signal(signal.SIGTERM)
+            holder.wait(60)
+            assert not hears(url)
+        finally:
+            holder.kill()
+
+
+def hears(url):
+    try:
+        urlopen(url, timeout=10).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_connection_that_is_hung_up_on_is_no_answer():
+    with socket.create_server((HOST, 0)) as listening:
+        url = f"tcp://{HOST}:{listening.getsockname()[1]}"
+        closing = threading.Thread(target=lambda: listening.accept()[0].close())
+        closing.start()
+        assert not connects(url)
+        closing.join()
+        assert connects(url)
+    assert not connects(url)
 
 
 def test_docker_without_testcontainers_says_how_to_get_it(monkeypatch):

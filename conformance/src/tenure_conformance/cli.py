@@ -20,7 +20,7 @@ from tenure_conformance import certificate, outputs, waivers
 from tenure_conformance.report import RENDERERS, comparison
 from tenure_conformance.rule import AREAS, Rule, catalogue, rule_set_hash, select
 from tenure_conformance.session import Session
-from tenure_conformance.target import LEVELS, Server, TargetError, load
+from tenure_conformance.target import LEVELS, SERVER_HELP, Server, TargetError, load
 from tenure_conformance.verdict import OUTCOMES, Verdict
 
 CERTIFIED, FAILED, NOT_CERTIFIED, CANNOT = 0, 1, 2, 3
@@ -58,7 +58,7 @@ def main() -> None:
 @main.command()
 @click.argument("target")
 @click.option("--url", help="A store that is there already; the target's own, or one that is started, unless given.")
-@click.option("--server", "how", type=click.Choice(("auto", "docker", "binary")), default="auto", show_default=True)
+@click.option("--server", "how", default="auto", show_default=True, help=f"How to start one: {SERVER_HELP}.")
 @click.option("--level", "levels", multiple=True, type=click.Choice(LEVELS), help="Only rules of this level.")
 @click.option("--rule", "globs", multiple=True, help="Only rules whose id fits, such as 'CLM-*'.")
 @click.option("--seed", default=1, show_default=True, help="What is random follows from it.")

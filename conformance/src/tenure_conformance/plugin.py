@@ -12,7 +12,7 @@ import pytest
 from tenure_conformance import certificate, outputs, waivers
 from tenure_conformance.rule import Rule, catalogue
 from tenure_conformance.session import Session
-from tenure_conformance.target import Target, TargetError, load
+from tenure_conformance.target import SERVER_HELP, Target, TargetError, load
 from tenure_conformance.verdict import Verdict
 
 
@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tenure", "conformance of a tenure backend")
     group.addoption("--tenure-target", metavar="TARGET", help="built-in target or module:object")
     group.addoption("--tenure-url", metavar="URL", help="a store that is there already")
-    group.addoption("--tenure-server", choices=("auto", "docker", "binary"), default="auto", help="how to start one")
+    group.addoption("--tenure-server", default="auto", help=f"how to start one: {SERVER_HELP}")
     group.addoption("--tenure-seed", type=int, default=1, help="what is random follows from it")
     group.addoption("--tenure-waivers", metavar="FILE", help="known failures, a TOML file")
     group.addoption("--tenure-out", metavar="DIR", help="where to write the certificate")

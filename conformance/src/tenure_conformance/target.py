@@ -12,7 +12,11 @@ from tenure.model import Capabilities
 from tenure_conformance.faults.kit import FaultKit, Power
 
 Level = Literal["claim-only", "lease", "durable", "shared", "faults", "processes", "hints"]
-Server = Literal["auto", "docker", "binary"]
+Server = str
+"""How a server is started: ``auto``, ``docker`` or ``binary``; the latter two may name an image or a program to be used
+instead of the recipe's, as ``docker:redis:6.2``."""
+
+SERVER_HELP = "there are auto, docker or docker:IMAGE, binary or binary:PROGRAM"
 
 LEVELS: tuple[Level, ...] = ("claim-only", "lease", "durable", "shared", "faults", "processes", "hints")
 """From the ground up; a target declares exactly one of the first two, and any of the others."""
@@ -118,6 +122,9 @@ class Target:
 
     def serving(self, url: str | None, how: Server) -> AbstractContextManager[str]:
         """The URL to use: the given one, else that of a server started here, else the target's own."""
+        kind, _, which = how.partition(":")
+        if kind not in ("auto", "docker", "binary") or (kind == "auto" and which):
+            raise TargetError(f"no way to start a server is called {how!r}; {SERVER_HELP}")
         if url is not None:
             return nullcontext(url)
         if self.serve is not None:

@@ -85,11 +85,12 @@ class Program:
 
 
 @contextmanager
-def started(recipe: Recipe, port: int) -> Iterator[Program]:
-    """The first program that is found, running; NotHere if there is none."""
-    program = next((found for find in recipe.find if (found := find()) is not None), None)
+def started(recipe: Recipe, port: int, program_name: str) -> Iterator[Program]:
+    """The named program, or the first that the recipe finds, running; NotHere if there is none."""
+    places = (on_path(program_name),) if program_name else recipe.find
+    program = next((found for find in places if (found := find()) is not None), None)
     if program is None:
-        raise NotHere("no program found" if recipe.find else "the recipe knows no program")
+        raise NotHere(f"no program {program_name or 'found'}" if places else "the recipe knows no program")
     with TemporaryDirectory(prefix="tenure-conformance-", ignore_cleanup_errors=True) as place:
         directory = Path(place)
         if recipe.prepare is not None:

@@ -1,13 +1,15 @@
 """How the server that a backend needs is started: one recipe per store, and the ways to follow it in turn."""
 
 import asyncio
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from tenure_conformance.target import Server, TargetError
 from tenure_conformance.timing import Uncertain
@@ -15,8 +17,7 @@ from tenure_conformance.timing import Uncertain
 HOST = "127.0.0.1"
 READY_SECONDS = 60
 STEP_S = 0.05
-
-KindName = Literal["docker", "binary"]
+HANG_UP_S = 0.2
 
 
 class NotHere(Exception):
@@ -54,7 +55,7 @@ class Recipe:
     prepare: Callable[[Path, Path], None] | None = None
     """Makes the directory ready for the program, once."""
     answers: Callable[[str], bool] | None = None
-    """Whether the server at a URL answers; that it can be connected to, unless given."""
+    """Whether the server at a URL answers, asked by its own client; that it keeps a connection, unless given."""
     remedy: str = ""
     """What to install where nothing is found."""
 
@@ -63,22 +64,25 @@ class Recipe:
         return serving(self, how)
 
 
-Kind = Callable[[Recipe, int], AbstractContextManager[Running]]
-"""Starts a recipe's server on a port of this host; NotHere if it cannot be done this way."""
+Kind = Callable[[Recipe, int, str], AbstractContextManager[Running]]
+"""Starts a recipe's server on a port of this host, with the image or program of that name if it is not empty; NotHere
+if it cannot be done this way."""
 
 _running: dict[str, tuple[Recipe, Running]] = {}
 
 
 @contextmanager
-def serving(recipe: Recipe, how: Server, kinds: Mapping[KindName, Kind] | None = None) -> Iterator[str]:
+def serving(recipe: Recipe, how: Server, kinds: Mapping[str, Kind] | None = None) -> Iterator[str]:
     """Start the server in the first of the ways that is there, Docker before programs, or in the one that is named."""
     ways = kinds if kinds is not None else _kinds()
+    kind, _, which = how.partition(":")
     tried: list[str] = []
     with ExitStack() as stack:
-        for name in ways if how == "auto" else (how,):
+        stack.enter_context(_terminated_as_interrupted())
+        for name in ways if kind == "auto" else (kind,):
             port = free_port()
             try:
-                running = stack.enter_context(ways[name](recipe, port))
+                running = stack.enter_context(ways[name](recipe, port, which))
             except NotHere as error:
                 tried.append(f"{name}: {error}")
                 continue
@@ -104,7 +108,7 @@ async def restart(url: str) -> None:
 def wait_until_it_answers(recipe: Recipe, url: str, running: Running) -> None:
     """TargetError, with its last words, if the server ends or does not answer in a minute."""
     limit = time.monotonic() + READY_SECONDS
-    answers = recipe.answers or _connects
+    answers = recipe.answers or connects
     while not answers(url):
         words = running.ended()
         if words is not None:
@@ -122,17 +126,44 @@ def free_port() -> int:
         return port
 
 
-def _connects(url: str) -> bool:
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM end this process as Ctrl-C does, so that it ends its servers first."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def connects(url: str) -> bool:
+    """Whether a server of this URL accepts a connection and keeps it."""
     from tenure_conformance.faults.kit import endpoint_of
 
     try:
-        socket.create_connection(endpoint_of(url, 0), timeout=1).close()
+        connection = socket.create_connection(endpoint_of(url, 0), timeout=1)
     except OSError:
         return False
-    return True
+    with connection:
+        return _keeps(connection)
 
 
-def _kinds() -> dict[KindName, Kind]:
+def _keeps(connection: socket.socket) -> bool:
+    """Whether it is not hung up on: Docker accepts, and hangs up, while nothing listens in the container."""
+    connection.settimeout(HANG_UP_S)
+    try:
+        return connection.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+
+
+def _kinds() -> dict[str, Kind]:
     from tenure_conformance.servers import binary, docker
 
     return {"docker": docker.started, "binary": binary.started}
