@@ -1,0 +1,172 @@
+"""DynamoDB as dynalite has it, a server on Node.js that npm brings, which keeps its table over a restart."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tenure.model import Capabilities
+
+from tenure_conformance.faults.kit import FaultKit, proxied, with_option
+from tenure_conformance.servers import HOST, Recipe, on_path, restart
+from tenure_conformance.target import Target
+
+DYNALITE = "dynalite@4.0.0"
+CLOCK_ERROR_MS = 150
+CAPABILITIES = Capabilities(clock_error_ms=CLOCK_ERROR_MS, durable=True, shared=True)
+_ACCOUNT = "AKIDCONFORMANCE:a-secret-word"
+"""These servers take any; without one, boto3 would search for its own."""
+_NEWER = "#newer"
+_clocks: dict[str, Any] = {}
+"""The store's clock is the server's, also behind a proxy, and learning it takes a second."""
+
+
+def url_of(port: int) -> str:
+    """The URL of a local server on that port; the table is made by who enters first."""
+    return f"dynamodb://{_ACCOUNT}@eu-west-1/tenure?create=true&endpoint=http://{HOST}:{port}"
+
+
+def endpoint_of(url: str, _port: int = 0) -> tuple[str, int]:
+    """Host and port of the URL's endpoint."""
+    (endpoint,) = parse_qs(urlsplit(url).query)["endpoint"]
+    parts = urlsplit(endpoint)
+    return parts.hostname or HOST, parts.port or 80
+
+
+def through(url: str, host: str, port: int) -> str:
+    """The URL with another endpoint."""
+    return with_option(url, "endpoint", f"http://{host}:{port}")
+
+
+@asynccontextmanager
+async def opened(url: str, namespace: str) -> AsyncIterator[Any]:
+    """The backend, entered; where the URL is marked, in a namespace that a much later version has entered before."""
+    from tenure_dynamodb import StoreClock, from_url  # the suite also runs where not all backends are installed
+
+    place, newer, _ = url.partition(_NEWER)
+    if newer:
+        await asyncio.to_thread(_entered_by_a_later_version, place, namespace)
+    clock = _clocks.setdefault(endpoint_of(place)[0], StoreClock())
+    async with from_url(place, namespace=namespace, clock=clock) as backend:
+        yield backend
+
+
+def faults(*, restarts: bool) -> FaultKit:
+    """What can be done to such a server."""
+    return proxied(
+        port=0,
+        restart=restart if restarts else None,
+        wrong=_wrong,
+        newer=_newer,
+        endpoint=endpoint_of,
+        through=through,
+    )
+
+
+def _wrong(url: str) -> Mapping[str, str]:
+    other = url.replace("/tenure?", "/another-table?")
+    return {
+        "a table that does not exist": with_option(other, "create", "false"),
+        "a table with other keys": _with_other_keys(url),
+        "a profile that does not exist": with_option(url, "profile", "no-such-profile"),
+    }
+
+
+def _with_other_keys(url: str) -> str:
+    client = _client(url)
+    key = [{"AttributeName": "id", "KeyType": "HASH"}]
+    attributes = [{"AttributeName": "id", "AttributeType": "S"}]
+    try:
+        client.create_table(
+            TableName="other-keys", KeySchema=key, AttributeDefinitions=attributes, BillingMode="PAY_PER_REQUEST"
+        )
+    except client.exceptions.ResourceInUseException:
+        pass
+    finally:
+        client.close()
+    return url.replace("/tenure?", "/other-keys?")
+
+
+async def _newer(url: str) -> str:
+    """The server, marked for ``opened``: each namespace has a layout of its own."""
+    return f"{url}{_NEWER}"
+
+
+def _entered_by_a_later_version(url: str, namespace: str) -> None:
+    from tenure_dynamodb import keys
+
+    client = _client(url)
+    item = {**keys.layout(namespace), "layout": {"N": "1000000"}}
+    client.put_item(TableName="tenure", Item=item)
+    client.close()
+
+
+def _client(url: str) -> Any:
+    from boto3.session import Session
+
+    host, port = endpoint_of(url)
+    key, secret = _ACCOUNT.split(":")
+    session = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="eu-west-1")
+    return session.client("dynamodb", endpoint_url=f"http://{host}:{port}")
+
+
+def dynalite() -> Path | None:
+    """Dynalite, installed by npm into the user's cache if it is not on PATH; None without npm and Node.js."""
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        return None
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    place = cache / "tenure-conformance" / DYNALITE
+    program = place / "node_modules" / ".bin" / "dynalite"
+    if not program.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        install = [npm, "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(place), DYNALITE]
+        subprocess.run(install, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  fixed
+    return program if program.exists() else None
+
+
+def _arguments(directory: Path, port: int) -> list[str]:
+    return ["--host", HOST, "--port", str(port), "--path", str(directory / "db"), "--createTableMs", "0"]
+
+
+server = Recipe(
+    name="dynamodb",
+    url=url_of,
+    port=4567,
+    find=(on_path("dynalite"), dynalite),
+    arguments=_arguments,
+    answers=lambda url: answers(url),
+    remedy="install Node.js with npm, which brings dynalite, or use the target dynamodb-moto",
+)
+
+
+def answers(url: str) -> bool:
+    """Whether something answers HTTP there."""
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(*endpoint_of(url), timeout=1)
+    try:
+        connection.request("GET", "/")
+        connection.getresponse()
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+target = Target(
+    name="dynamodb",
+    levels=("lease", "durable", "shared", "faults", "processes"),
+    serve=server.serve,
+    open=opened,
+    capabilities=CAPABILITIES,
+    faults=faults(restarts=True),
+    distribution="tenure-dynamodb",
+    store=lambda: DYNALITE.replace("@", " "),
+)
