@@ -45,7 +45,7 @@ class Program:
     """A server as a process, with its data and its log in a directory."""
 
     def __init__(self, recipe: Recipe, program: Path, directory: Path, port: int) -> None:
-        self._command = [str(program), *recipe.arguments(directory, port)]
+        self._command = [*recipe.called(program), *recipe.arguments(directory, port)]
         self._environment = {**os.environ, **recipe.environment}
         self._directory = directory
         self._log = directory / "server.log"

@@ -52,6 +52,8 @@ class Recipe:
     """Where a program may be, the best first: ``on_path``, ``in_package``."""
     arguments: Callable[[Path, int], Sequence[str]] = lambda _directory, _port: ()
     """What the program is started with: its data belongs in the directory, and it listens on the port of HOST."""
+    called: Callable[[Path], Sequence[str]] = lambda program: (str(program),)
+    """How the program is called, where it needs another one around it."""
     prepare: Callable[[Path, Path], None] | None = None
     """Makes the directory ready for the program, once."""
     answers: Callable[[str], bool] | None = None
