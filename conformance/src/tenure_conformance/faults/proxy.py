@@ -270,7 +270,8 @@ class Proxy:
             link.end()
         finally:
             self.live.discard(link)
-            await _closed(writer)
+            with suppress(asyncio.CancelledError):  # the task's end, which asyncio would log if it were cancelled
+                await _closed(writer)
 
     async def _connect(self, link: Link, reader: asyncio.StreamReader) -> None:
         await self._open.wait()
