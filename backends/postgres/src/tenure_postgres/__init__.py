@@ -1,0 +1,5 @@
+"""The Postgres backend of tenure: instances schedule together through tables of a Postgres database."""
+
+from tenure_postgres.backend import PostgresBackend, from_url
+
+__all__ = ["PostgresBackend", "from_url"]

@@ -1,0 +1,79 @@
+-- name: claim
+select {schema}.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+
+-- name: heartbeat
+-- The clock is read when the row is had: a statement that waited for it looks at the row, and computes, once more.
+update {schema}.runs set expires_at = {now_ms} + lease_ms
+where namespace = $1 and job = $2 and slot = $3 and token = $4 and status = 'open'
+returning true
+
+-- name: finish
+update {schema}.runs set status = case status when 'open' then $5 else status end
+where namespace = $1 and job = $2 and slot = $3 and token = $4 and status in ('open', 'success', 'failed')
+returning true
+
+-- name: release
+with released as (
+    update {schema}.runs set
+        used = used - (status = 'open')::integer,
+        expires_at = case status when 'open' then least(expires_at, {now_ms}) else expires_at end,
+        status = 'released'
+    where namespace = $1 and job = $2 and slot = $3 and token = $4 and status in ('open', 'released')
+    returning job
+)
+select pg_notify($5, job) from released
+
+-- name: active
+-- One row at least, for the clock.
+select clock.now_ms, run.job, run.slot, run.attempt, run.fence, run.holder, run.started_at, run.expires_at, run.status
+from (select {now_ms} as now_ms) as clock left join (
+    select runs.* from (select distinct value as job from jsonb_array_elements_text($2::jsonb)) as asked
+    join {schema}.jobs on jobs.namespace = $1 and jobs.job = asked.job
+    join {schema}.runs on runs.namespace = $1 and runs.job = jobs.job
+        and runs.slot = any (jobs.unfinished) and runs.status in ('open', 'released')
+) as run on true
+order by run.job, run.slot
+
+-- name: save_result
+-- Records beyond those kept are never shown; they are removed now and then, which is asked for by $12.
+with removed as (
+    delete from {schema}.results where $12::boolean and ctid = any (array(
+        select ctid from {schema}.results
+        where namespace = $1 and job = $2 and (slot, attempt) <= (
+            select slot, attempt from {schema}.results where namespace = $1 and job = $2
+            order by slot desc, attempt desc limit 1 offset $13
+        )
+        for update skip locked
+    ))
+)
+insert into {schema}.results as known values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+on conflict (namespace, job, slot, attempt) do update set
+    fence = excluded.fence,
+    status = excluded.status,
+    instance = excluded.instance,
+    started_at = excluded.started_at,
+    ended_at = excluded.ended_at,
+    error = excluded.error
+where $11::boolean
+
+-- name: results
+select slot, attempt, fence, status, instance, started_at, ended_at, error from {schema}.results
+where namespace = $1 and job = $2
+order by slot desc, attempt desc limit $3
+
+-- name: settings
+-- What is to be known of a new connection; $1 is the server process as it introduced itself, which a pooler's is not,
+-- and $2 a limit for statements, for a connection of our own.
+select
+    current_setting('server_version_num'),
+    current_setting('server_encoding'),
+    pg_is_in_recovery(),
+    pg_backend_pid() <> $1::integer,
+    case when pg_backend_pid() = $1::integer and $2::text is not null then
+        set_config('default_transaction_isolation', 'read committed', false)
+        || set_config('default_transaction_read_only', 'off', false)
+        || set_config('statement_timeout', $2::text, false)
+    end
+
+-- name: version
+select max(version) from {schema}.migrations
