@@ -1,6 +1,5 @@
 """Where sessions come from: connections of our own, or a pool of the application's."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -33,9 +33,9 @@ class Query:
 
 
 class Session:
-    """A connection, used below psycopg's own cursors: those would neither give each statement of a pipeline its own
-    error, nor be left at once while the server is silent.
+    """A connection, used below psycopg's own cursors.
 
+    Those would neither give each statement of a pipeline its own error, nor be left at once while the server is silent.
     ``settled`` says that the session's transactions are READ COMMITTED by themselves, ``prepares`` that statements may
     be prepared, ``pooled`` that each transaction may get another server process.
     """
@@ -62,8 +62,7 @@ class Session:
         await self.connection.close()
 
     async def ask(self, queries: Sequence[Query]) -> list[Outcome]:
-        """Send all of them at once; the outcome of each, its own error included. Raises what became of the connection
-        if it did not even send."""
+        """Send all of them at once; the outcome of each, its own error or that of the connection included."""
         outcomes = await self._exchange(queries)
         again = [place for place, outcome in enumerate(outcomes) if _sqlstate(outcome) in _NOT_PREPARED]
         if again and self.prepares:  # none of these was carried out
@@ -113,8 +112,10 @@ class Session:
         pgconn.pipeline_sync()  # after each: so it is a transaction of its own, and its error nobody else's
 
     async def _received(self, count: int | None) -> list[Outcome]:
-        """What the server answers to that many queries, or to one script; an end of the connection is the outcome of
-        all that it left without one."""
+        """What the server answers to that many queries, or to one script.
+
+        The connection's end is the outcome of all that it left without one.
+        """
         outcomes: list[Outcome] = []
         try:
             if count is None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 NOBODY = 65_534
 SETTINGS = {
@@ -66,7 +67,7 @@ def _owner() -> tuple[int, int]:
     return (NOBODY, NOBODY) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 
-def _identity() -> dict[str, object]:
+def _identity() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
 
 

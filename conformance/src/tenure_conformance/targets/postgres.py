@@ -73,7 +73,7 @@ async def _newer(url: str) -> str:
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         await connection.execute(f"create schema if not exists {NEWER}")
         await connection.execute(f"create table if not exists {NEWER}.migrations (version integer primary key)")
-        await connection.execute(f"insert into {NEWER}.migrations values (1000000) on conflict do nothing")
+        await connection.execute(f"insert into {NEWER}.migrations values (1000000) on conflict do nothing")  # noqa: S608
     return with_option(url, "schema", NEWER)
 
 
