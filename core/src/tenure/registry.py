@@ -37,14 +37,14 @@ FIRST_PARTY = {
     "valkeys+sentinel": 'pip install "tenure[redis]"',
     "valkey+cluster": 'pip install "tenure[redis]"',
     "valkeys+cluster": 'pip install "tenure[redis]"',
+    "postgres": 'pip install "tenure[postgres]"',
+    "postgresql": 'pip install "tenure[postgres]"',
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
 """How to get the backend that brings a scheme, where it does not come with ``tenure``."""
 
 PLANNED = {
-    "postgres": "postgres",
-    "postgresql": "postgres",
     "mongodb": "mongo",
     "mongodb+srv": "mongo",
     "dynamodb": "dynamodb",
