@@ -1,0 +1,335 @@
+"""The protocol's methods on MongoDB: each is one command on the job's document, decided by the server in one step."""
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pymongo import AsyncMongoClient
+from tenure import decision
+from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
+from tenure.duration import Duration, to_ms
+from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidUrl
+from tenure.model import (
+    ActiveRuns,
+    Capabilities,
+    Claim,
+    ClaimResult,
+    Ending,
+    RunResult,
+    check_ending,
+    check_limit,
+    check_name,
+    check_run,
+)
+from tenure.urls import Readers, hide_secrets, true_or_false, url_options, whole_number
+
+from tenure_mongo import documents, pipeline
+from tenure_mongo.documents import SCHEMA
+from tenure_mongo.expressions import Document
+from tenure_mongo.hints import listen
+from tenure_mongo.link import AGAIN, MAJORITY, Client, Link
+from tenure_mongo.pipeline import Pipeline
+from tenure_mongo.settings import DATABASE, Settings, check_database, database_of, shown, split_query
+
+Answer = TypeVar("Answer")
+
+logger = logging.getLogger("tenure.mongo")
+
+JOBS = "tenure_jobs"
+RESULTS = "tenure_results"
+NEWEST_FIRST = {"_id": -1}
+
+OLDEST_WIRE = 17
+"""What MongoDB 6.0 speaks."""
+PRUNE_EVERY = 16
+"""About one record in so many looks for those that are too old; until then they are kept and not shown."""
+AT_ONCE = 20_000
+"""Jobs that are asked for in one command: their names must fit into one."""
+
+_OPTIONS: Readers = {"timeout": str, "keep_results": whole_number, "create": true_or_false}
+
+
+def from_url(url: str, *, namespace: str = "tenure", create: bool | None = None, **options: object) -> "MongoBackend":
+    """``mongodb://user:password@host,host2/database?replicaSet=rs0``, or ``mongodb+srv://…``.
+
+    Options are those of MongoBackend; in the query also those of MongoDB's connection strings, except that writes are
+    acknowledged by a majority and reads ask the primary whatever it says. InvalidUrl for what is not known.
+    """
+    if create is not None:
+        options["create"] = create
+    driver_url, own_url = split_query(url, frozenset(_OPTIONS))
+    read = url_options(own_url, options, _OPTIONS)
+    database = database_of(url)
+    timeout_ms = to_ms(read.get("timeout", "5s"), "timeout", minimum_ms=1)
+    settings = Settings(driver_url, timeout_ms, pooled="maxpoolsize=" in driver_url.lower())
+    return MongoBackend(settings, database=database, place=shown(url, database), namespace=namespace, **read)
+
+
+class MongoBackend:
+    """A lease backend on MongoDB 6.0 or newer: a replica set, a sharded cluster, or, with a warning, a standalone.
+
+    ``client`` is an AsyncMongoClient, which stays open when the backend is left and belongs to the event loop that
+    uses it first; or what makes one when the backend is entered, which is then closed with it. The scheduler enters a
+    backend in a loop of its own, so a client that the application uses cannot be given to it. With ``create`` False
+    only a store that is there is opened.
+    """
+
+    capabilities = Capabilities(durable=True, shared=True)
+
+    def __init__(
+        self,
+        client: Client | Callable[[], Client],
+        *,
+        database: str = DATABASE,
+        namespace: str = "tenure",
+        timeout: Duration = "5s",
+        keep_results: int = DEFAULT_KEEP_RESULTS,
+        create: bool = True,
+        place: str = "",
+    ) -> None:
+        check_name(namespace, "namespace")
+        check_limit(keep_results)
+        if type(create) is not bool:
+            raise InvalidUrl(f"create: {create!r} is neither True nor False")
+        if not isinstance(client, AsyncMongoClient) and not callable(client):
+            raise InvalidUrl(f"{type(client).__name__} is neither an AsyncMongoClient nor a function that makes one")
+        self._client = client
+        self._database = check_database(database, "database")
+        self._namespace = namespace
+        self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)
+        self._keep_results = keep_results
+        self._create = create
+        self._place = place or _place_of(client, database)
+        self._entered = 0
+        self._link: Link | None = None
+        self._streams = False
+
+    def __str__(self) -> str:
+        return f"{self._place} (namespace {self._namespace})"
+
+    async def __aenter__(self) -> Self:
+        """See Entered; a client is opened with the first and closed with the last of several."""
+        if self._link is None:
+            self._link = self._opened()
+        self._entered += 1
+        try:
+            async with self._link.call():
+                await self._prepare(self._link)
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """See Entered; what is on its way is waited for, no longer than the timeout."""
+        await self._leave()
+
+    async def claim(self, claim: Claim) -> ClaimResult:
+        """See LeaseBackend."""
+        async with self._asking() as link:
+            write = pipeline.win(claim)
+            for _ in range(AGAIN):
+                now, state = await self._decided(link, claim, write)
+                decided, answer = decision.claim(state, claim, now)
+                if decided is state or _stored(state, decided, claim):
+                    return answer
+                write = _write_of(claim, answer)
+        raise BackendUnavailable(f"{self._place}: other claims of job {claim.job!r} came between {AGAIN} times")
+
+    async def heartbeat(self, job: str, slot: int, token: str) -> bool:
+        """See LeaseBackend."""
+        return await self._hold(job, slot, token, ["open"], pipeline.heartbeat(slot))
+
+    async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
+        """See LeaseBackend."""
+        check_ending(status)
+        return await self._hold(job, slot, token, ["open", "success", "failed"], pipeline.finish(slot, status))
+
+    async def release(self, job: str, slot: int, token: str) -> bool:
+        """See LeaseBackend."""
+        return await self._hold(job, slot, token, ["open", "released"], pipeline.release(slot))
+
+    async def active(self, jobs: Sequence[str]) -> ActiveRuns:
+        """See LeaseBackend."""
+        ids = [self._id(job) for job in sorted(set(jobs))]
+        async with self._asking() as link:
+            parts = [await self._read(link, ids[at : at + AT_ONCE]) for at in range(0, len(ids) or 1, AT_ONCE)]
+        now = parts[0][0]
+        states = {job: state for _, part in parts for job, state in part.items()}
+        return ActiveRuns(now, tuple([run for job in sorted(states) for run in decision.active(job, states[job], now)]))
+
+    async def save_result(self, job: str, result: RunResult) -> None:
+        """See LeaseBackend."""
+        place = {"_id": documents.result_id(**self._id(job), slot=result.slot, attempt=result.attempt)}
+        fields = documents.result_fields(result)
+        write = fields if decision.overwrites(result) else {"$setOnInsert": fields}
+        async with self._asking() as link:
+            await link.update(RESULTS, q=place, u=write, upsert=True)
+            if random.randrange(PRUNE_EVERY) == 0:
+                await self._prune(link, job)
+
+    async def results(self, job: str, *, limit: int = 20) -> list[RunResult]:
+        """See LeaseBackend."""
+        check_limit(limit)
+        asked = documents.all_results(**self._id(job))
+        async with self._asking() as link:
+            found = await link.find(RESULTS, asked, sort=NEWEST_FIRST, limit=min(limit, self._keep_results))
+        return [self._read_as(documents.run_result, document) for document in found]
+
+    async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
+        """See Hints; on a standalone server, which has no change streams, there are none."""
+        ids = [self._id(job) for job in jobs]
+        link = self._serving()
+        if not self._streams:
+            await link.closed.wait()
+            return
+        async for job in listen(link, JOBS, ids):
+            yield job
+
+    def _id(self, job: str) -> Document:
+        check_name(job, "job")
+        return {"namespace": self._namespace, "job": job}
+
+    async def _decided(self, link: Link, claim: Claim, write: Pipeline) -> tuple[int, JobState]:
+        """The clock and what the decision depends on, after the write if its conditions were met."""
+        command = {
+            "findAndModify": JOBS,
+            "query": {"_id": self._id(claim.job)},
+            "update": write,
+            "upsert": claim.mode != "takeover" and not claim.after,
+            "new": True,
+            "fields": pipeline.facts(claim),
+            "writeConcern": MAJORITY,
+        }
+        for _ in range(AGAIN):
+            found = (await link.command(command))["value"]
+            if found is None:  # no such job, and this claim cannot be its first
+                now, _ = await self._read(link, [])
+                return now, EMPTY
+            if "now" in found:  # a findAndModify that was repeated on the way is answered without its projection
+                return int(found["now"]), self._state(found)
+        raise BackendUnavailable(f"{self._place}: no claim is answered as it was asked; take what repeats writes away")
+
+    async def _hold(self, job: str, slot: int, token: str, statuses: list[str], write: Pipeline) -> bool:
+        """Whether the token holds the run, or did so last with one of these statuses; the write is done if it holds."""
+        check_run(job, slot, token)
+        async with self._asking() as link:
+            asked = {"_id": self._id(job), **pipeline.held(slot, token, *statuses)}
+            return await link.update(JOBS, q=asked, u=write) == 1
+
+    async def _read(self, link: Link, ids: list[Document]) -> tuple[int, dict[str, JobState]]:
+        """The clock and the unfinished runs of the jobs, as of one instant."""
+        asked = {"_id": {"$in": [SCHEMA, *ids]}}
+        found = await link.find(JOBS, asked, pipeline.unfinished(), batch_size=len(ids) + 2)
+        now = next((int(row["now"]) for row in found if row["_id"] == SCHEMA), None)
+        if now is None:
+            raise BackendMisconfigured(
+                f"{self._place}: the store was removed; enter the backend again to make a new one"
+            )
+        states = {row["_id"]["job"]: self._state(row) for row in found if row["_id"] != SCHEMA}
+        return now, states
+
+    async def _prune(self, link: Link, job: str) -> None:
+        """Remove the records that are older than the newest ``keep_results``."""
+        asked = documents.all_results(**self._id(job))
+        found = await link.find(RESULTS, asked, {"_id": 1}, sort=NEWEST_FIRST, skip=self._keep_results, limit=1)
+        for newest in found:
+            old = {"_id": {"$gt": self._id(job), "$lte": newest["_id"]}}
+            await link.command({"delete": RESULTS, "deletes": [{"q": old, "limit": 0}], "writeConcern": MAJORITY})
+
+    async def _prepare(self, link: Link) -> None:
+        """Look whether the server will do, and make the store if it is not there yet."""
+        self._look_at(await link.command({"hello": 1}))
+        schema = {"_id": SCHEMA}
+        found = await link.find(JOBS, schema)
+        if not found and not self._create:
+            raise BackendMisconfigured(f"{self._place}: there is no store; look at the address and the database's name")
+        if not found:
+            await link.update(JOBS, q=schema, u={"$setOnInsert": {"format": documents.FORMAT}}, upsert=True)
+            found = await link.find(JOBS, schema)
+        documents.check_format(found[0] if found else {}, self._place)
+
+    def _look_at(self, hello: Document) -> None:
+        if hello.get("maxWireVersion", 0) < OLDEST_WIRE:
+            raise BackendMisconfigured(f"{self._place}: the server is older than MongoDB 6.0; upgrade it")
+        if not hello.get("isWritablePrimary"):
+            raise BackendUnavailable(f"{self._place}: it is not the primary")
+        sharded = hello.get("msg") == "isdbgrid"
+        self._streams = sharded or "setName" in hello
+        if not self._streams:
+            logger.warning(
+                "%s is a standalone server: what it agreed to is lost with its disk, nobody takes its place while it is"
+                " down, and backups hear of a release by asking only; make it a replica set, of one member at least",
+                self._place,
+            )
+
+    def _state(self, document: Document) -> JobState:
+        return self._read_as(documents.job_state, document)
+
+    def _read_as(self, read: Callable[[Document], Answer], document: Document) -> Answer:
+        try:
+            return read(document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise BackendMisconfigured(
+                f"{self._place}: {JOBS} or {RESULTS} holds what tenure did not write ({error!r}); use another database"
+            ) from error
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[Link]:
+        link = self._serving()
+        async with link.call():
+            yield link
+
+    def _serving(self) -> Link:
+        if self._link is None:
+            raise BackendClosed(f"{self._place}: the backend is not entered; use it inside `async with`")
+        return self._link
+
+    def _opened(self) -> Link:
+        owned = not isinstance(self._client, AsyncMongoClient)
+        client = self._client if isinstance(self._client, AsyncMongoClient) else self._client()
+        return Link(client, self._database, self._place, timeout_ms=self._timeout_ms, owned=owned)
+
+    async def _leave(self) -> None:
+        self._entered -= 1
+        link = self._link
+        if not self._entered and link is not None:
+            self._link = None
+            await link.close()
+
+
+def _stored(state: JobState, decided: JobState, claim: Claim) -> bool:
+    """Whether what the decision wants is there: the run, held by the claim's token with its full lease."""
+    runs = {run.slot: run for run in state.unfinished}
+    wanted = next((run for run in decided.unfinished if run.slot == claim.slot), None)
+    known = runs.get(claim.slot)
+    return (
+        wanted is not None
+        and known is not None
+        and known.held_by(claim.token)
+        and known.attempt == wanted.attempt
+        and known.lease_ms == wanted.lease_ms
+        and known.expires_at >= wanted.expires_at
+    )
+
+
+def _write_of(claim: Claim, answer: ClaimResult) -> Pipeline:
+    """What is still to be written: the rare rows 2 and 6, or a win that became possible only after it was tried."""
+    if answer.outcome == "done":
+        return pipeline.exhaust(claim)
+    return pipeline.renew(claim)
+
+
+def _place_of(client: Any, database: str) -> str:
+    if not isinstance(client, AsyncMongoClient):
+        return f"mongodb:///{database}"
+    hosts = ",".join(f"{host}:{port}" for host, port in sorted(client.topology_description.server_descriptions()))
+    return hide_secrets(f"mongodb://{hosts}/{database}")

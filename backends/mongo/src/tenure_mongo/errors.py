@@ -1,0 +1,92 @@
+"""The driver's errors as the protocol's, with the remedy; no text repeats a secret."""
+
+from bson.errors import InvalidDocument
+from pymongo.errors import (
+    ConfigurationError,
+    ConnectionFailure,
+    InvalidOperation,
+    NotPrimaryError,
+    OperationFailure,
+    PyMongoError,
+)
+from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable, InvalidClaim
+
+_ERRORS = (PyMongoError, InvalidDocument, OverflowError, RuntimeError, TimeoutError)
+"""What a call of the driver may raise."""
+
+_GRANT = "grant its user a role that may, see the permissions in docs/mongo.md"
+_NOT_OURS = "its collections tenure_jobs and tenure_results hold something else; use another database"
+_NOT_SUCH_A_SERVER = "it must be MongoDB 6.0 or newer"
+_WRONG_USER = "correct the URL's user, password and authSource"
+
+_REMEDIES = {
+    11: _WRONG_USER,
+    13: _GRANT,
+    18: _WRONG_USER,
+    31: _GRANT,
+    8000: _WRONG_USER,  # what Atlas says
+    9: _NOT_SUCH_A_SERVER,
+    59: _NOT_SUCH_A_SERVER,
+    115: _NOT_SUCH_A_SERVER,
+    238: _NOT_SUCH_A_SERVER,
+    323: "leave Stable API version 1 off in strict mode",
+    40324: _NOT_SUCH_A_SERVER,
+    14: _NOT_OURS,
+    20: _NOT_OURS,
+    73: "use another database name",
+    121: "its collections have a validator that refuses tenure's documents; remove it",
+    166: _NOT_OURS,
+    10003: _NOT_OURS,
+    16554: _NOT_OURS,
+    16556: _NOT_OURS,
+    16883: _NOT_OURS,
+    28651: _NOT_OURS,
+    28664: _NOT_OURS,
+    28724: _NOT_OURS,
+    40081: _NOT_OURS,
+    40400: _NOT_OURS,
+}
+"""The server's codes of what trying again will not help, and what will."""
+
+_CONNECTION_REMEDIES = {
+    "CERTIFICATE_VERIFY_FAILED": "name the authority that signed its certificate with tlsCAFile",
+    "replica set name": "correct the URL's replicaSet",
+    "replica set named": "correct the URL's replicaSet",
+}
+"""What the driver only says in words while it searches a server."""
+
+
+def translate(error: Exception, place: str) -> Exception:
+    """The error as a caller gets it; what is no fault of the store is given back as it is."""
+    if isinstance(error, BackendError) or not isinstance(error, _ERRORS):
+        return error
+    if isinstance(error, OverflowError):
+        return InvalidClaim(f"a number is too large for MongoDB, which keeps 64 bits: {error}")
+    if isinstance(error, InvalidOperation):
+        return BackendClosed(f"{place}: {error}; give the backend a client that is open")
+    if isinstance(error, OperationFailure):
+        return server_error(place, error.code, str((error.details or {}).get("errmsg") or error))
+    if isinstance(error, RuntimeError):
+        return BackendMisconfigured(f"{place}: {error} Give the backend a URL, or a client that is not used elsewhere.")
+    if isinstance(error, ConfigurationError):
+        return BackendMisconfigured(f"{place}: {error}")
+    if isinstance(error, ConnectionFailure):
+        return _connection_error(place, error)
+    return BackendUnavailable(f"{place}: {error or type(error).__name__}")
+
+
+def server_error(place: str, code: int | None, message: str) -> BackendError:
+    """The error that the server told with this code."""
+    return _error(place, message, _REMEDIES.get(code or 0))
+
+
+def _connection_error(place: str, error: ConnectionFailure) -> BackendError:
+    message = "it is not the primary" if isinstance(error, NotPrimaryError) else str(error)
+    remedy = next((remedy for words, remedy in _CONNECTION_REMEDIES.items() if words in message), None)
+    return _error(place, message, remedy)
+
+
+def _error(place: str, message: str, remedy: str | None) -> BackendError:
+    return (
+        BackendMisconfigured(f"{place}: {message}; {remedy}") if remedy else BackendUnavailable(f"{place}: {message}")
+    )

@@ -1,0 +1,146 @@
+"""The way to the store: a client of the driver, in the loop and process that entered, with a deadline for each call."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pymongo
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from tenure.duration import to_text
+from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable
+
+from tenure_mongo.errors import server_error, translate
+from tenure_mongo.expressions import Document
+
+Client = AsyncMongoClient[Document]
+Documents = list[Document]
+
+MAJORITY = {"w": "majority", "j": True}
+"""Of every write, whatever the URL or the client says."""
+GRACE_S = 0.1
+"""How much later than the driver's our own deadline is: its error says more."""
+AGAIN = 5
+"""How often what another call came between is tried at most."""
+
+_DATES: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
+
+
+class Link:
+    """An open client; ``owned`` is closed with it. It serves the process and the event loop that made it."""
+
+    def __init__(self, client: Client, database: str, place: str, *, timeout_ms: int, owned: bool) -> None:
+        self.place = place
+        self.closed = asyncio.Event()
+        self._client = client
+        self._owned = owned
+        self._database: AsyncDatabase[Document] = client.get_database(
+            database,
+            codec_options=_DATES,
+            read_preference=ReadPreference.PRIMARY,
+            read_concern=ReadConcern("majority"),
+        )
+        self.timeout_ms = timeout_ms
+        self._pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._calls = 0
+        self._idle = asyncio.Event()
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Around one call of the backend: as ``asked``, and closing waits for it."""
+        self._calls += 1
+        try:
+            async with self.asked():
+                yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[None]:
+        """Around what is asked of the driver: a deadline for all of it, and errors as the protocol's."""
+        self.check()
+        seconds = self.timeout_ms / 1_000
+        try:
+            async with asyncio.timeout(seconds + GRACE_S):
+                with pymongo.timeout(seconds):
+                    yield
+        except TimeoutError as error:
+            raise BackendUnavailable(f"{self.place}: no answer within {to_text(self.timeout_ms)}") from error
+        except Exception as error:
+            translated = translate(error, self.place)
+            if translated is error:
+                raise
+            raise translated from error
+
+    async def command(self, command: Document) -> Document:
+        """The server's reply. The driver sends a command once, to the primary, and never again by itself."""
+        reply = await self._database.command(command, codec_options=_DATES)
+        for fault in (reply.get("writeConcernError"), *reply.get("writeErrors", ())):
+            if fault:
+                raise server_error(self.place, fault.get("code"), fault.get("errmsg", "a write failed"))
+        return reply
+
+    async def update(self, collection: str, **statement: Any) -> int:
+        """How many documents this update statement found."""
+        reply = await self.command({"update": collection, "updates": [statement], "writeConcern": MAJORITY})
+        return int(reply["n"])
+
+    async def find(self, collection: str, asked: Document, wanted: Document | None = None, **options: Any) -> Documents:
+        """The documents that are asked for, read on the primary."""
+        if not await self._client.is_primary:  # a direct connection goes on to a member that has stepped down
+            raise BackendUnavailable(f"{self.place}: it is not the primary")
+        return await self._database[collection].find(asked, wanted, **options).to_list()
+
+    def watched(self, collection: str) -> AsyncCollection[Document]:
+        """The collection, for its change stream."""
+        return self._database[collection]
+
+    def check(self) -> None:
+        """Refuse another process or event loop, and what comes after closing."""
+        if self._pid != os.getpid():
+            raise BackendMisconfigured(
+                f"{self.place}: this process was forked after the backend was entered; enter it after the fork"
+            )
+        if self._loop is not asyncio.get_running_loop():
+            raise BackendMisconfigured(
+                f"{self.place}: the backend was entered in another event loop; enter one object in each"
+            )
+        if self.closed.is_set():
+            raise BackendClosed(f"{self.place}: the backend was left")
+
+    async def close(self) -> None:
+        """Wait for the calls on their way, no longer than their deadline, and close the client if it is owned."""
+        if self._pid != os.getpid() or self._loop is not asyncio.get_running_loop():
+            return
+        self.closed.set()
+        until = self._loop.time() + self.timeout_ms / 1_000
+        await self._wait_until_idle(until + GRACE_S)
+        if self._owned:
+            await _closed(self._client, max(until - self._loop.time(), GRACE_S))
+
+    async def _wait_until_idle(self, until: float) -> None:
+        self._idle.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                while self._calls:
+                    await self._idle.wait()
+        except TimeoutError:
+            pass
+
+
+async def _closed(client: Client, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            with pymongo.timeout(seconds):
+                await client.close()
+    except (TimeoutError, pymongo.errors.PyMongoError):
+        await client.close()  # the first time it wanted to tell the server; now nothing is left to be told
