@@ -1,0 +1,230 @@
+"""Calls to a cluster over gRPC channels of our own: one member at a time, another after a failure, and no retries."""
+
+import asyncio
+import os
+from collections.abc import Coroutine
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
+from aetcd.rpc import rpc_pb2_grpc as stubs  # type: ignore[import-untyped]  # aetcd has no annotations
+from tenure.errors import BackendMisconfigured, BackendUnavailable
+
+from tenure_etcd import errors, requests
+from tenure_etcd.requests import Request
+from tenure_etcd.settings import Settings
+
+Answer = Any
+"""A message of etcd's protocol; its classes have no types."""
+
+_OPTIONS = (
+    ("grpc.enable_retries", 0),  # a call that failed may have been carried out
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel takes the silent connection of the old one
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 10_000),  # etcd takes more than one in five seconds for an attack
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.enable_http_proxy", 0),
+)
+_WITH_LEADER = (("hasleader", "true"),)
+"""A member that has no leader says so at once, instead of after its own timeout."""
+
+
+class Member:
+    """A channel to one member, and the methods that are called on it."""
+
+    def __init__(self, endpoint: str, channel: Any) -> None:
+        self.endpoint = endpoint
+        self.channel = channel
+        kv, lease = stubs.KVStub(channel), stubs.LeaseStub(channel)
+        self.read, self.txn, self.drop = kv.Range, kv.Txn, kv.DeleteRange
+        self.grant, self.revoke, self.keep_alive = lease.LeaseGrant, lease.LeaseRevoke, lease.LeaseKeepAlive
+        self.authenticate = stubs.AuthStub(channel).Authenticate
+        self.watch = stubs.WatchStub(channel).Watch
+
+
+class Cluster:
+    """Belongs to the loop and the process in which it was made; ``aclose`` ends what is still on its way."""
+
+    def __init__(self, settings: Settings, timeout_s: float) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.closed = False
+        self._pid = os.getpid()
+        self._credentials = _credentials(settings)
+        self._options = (*_OPTIONS, ("grpc.min_reconnect_backoff_ms", int(timeout_s * 1_000)))
+        self._timeout_s = timeout_s
+        self._turn = 0
+        self._member: Member | None = None
+        self._token: str | None = None
+        self._authenticating = asyncio.Lock()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def check(self) -> None:
+        """Refuse another loop and a forked child: gRPC's channels work in neither, and may hang there."""
+        if self._pid != os.getpid():
+            raise BackendMisconfigured(
+                f"{self.settings}: this process was forked after the backend was entered, and gRPC does not work over"
+                " a fork; enter a backend of its own in a process that is started anew (spawn)"
+            )
+        if self.loop is not asyncio.get_running_loop():
+            raise BackendMisconfigured(
+                f"{self.settings}: the backend was entered in another event loop; enter one in each loop"
+            )
+
+    @property
+    def member(self) -> Member:
+        """The member that is asked now."""
+        if self._member is None:
+            endpoint = self.settings.endpoints[self._turn % len(self.settings.endpoints)]
+            self._member = Member(endpoint, self._channel(endpoint))
+        return self._member
+
+    async def call(self, method: str, request: Request, until: float) -> Answer:
+        """The answer to one request; AioRpcError if there is none: the next request goes elsewhere if that may help.
+
+        A request that surely was not sent goes to the other members at once, any other is sent once.
+        """
+        for _ in self.settings.endpoints[1:]:
+            try:
+                return await self._ask(method, request, until)
+            except grpc.aio.AioRpcError as exc:
+                if not errors.never_left(exc):
+                    raise
+        return await self._ask(method, request, until)
+
+    async def keep_alive(self, lease: int, until: float) -> int:
+        """Renew a lease; the seconds that it has now, 0 if it is no more."""
+        answer = await self.call("keep_alive", requests.keep_alive(lease), until)
+        return int(answer.TTL)
+
+    async def grant(self, ttl_s: int, until: float) -> tuple[int, int]:
+        """A new lease, and the seconds that it has: more than asked for where the server's least is more."""
+        answer = await self.call("grant", requests.grant(ttl_s), until)
+        return answer.ID, answer.TTL
+
+    def revoke(self, lease: int, until: float) -> None:
+        """End a lease that no run needs any more, some time soon; it would end by itself too."""
+        self.spawn(self.call("revoke", requests.revoke(lease), until))
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Do something beside, whose failure matters to nobody, until the cluster is closed."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def metadata(self, until: float) -> tuple[tuple[str, str], ...]:
+        """What goes along with each request."""
+        if self.settings.user is None:
+            return _WITH_LEADER
+        if self._token is None:
+            await self._authenticate(None, until)
+        return _WITH_LEADER if not self._token else (*_WITH_LEADER, ("token", self._token))
+
+    def forget_token(self) -> None:
+        """Have a new token with the next request."""
+        self._token = None
+
+    def blame(self, member: Member) -> None:
+        """Ask another member from now on, or this one over a new connection; what is on its way is left alone."""
+        if self._member is member:
+            self._turn += 1
+            self._member = None
+            self.spawn(self._retire(member))
+
+    async def aclose(self) -> None:
+        """End everything."""
+        self.closed = True
+        tasks = tuple(self._background)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        member, self._member = self._member, None
+        if member is not None:
+            await member.channel.close()
+
+    async def _retire(self, member: Member) -> None:
+        """Close a channel once its calls have ended."""
+        try:
+            await member.channel.close(grace=self._timeout_s)
+        finally:
+            await member.channel.close()
+
+    async def _ask(self, method: str, request: Request, until: float) -> Answer:
+        """Once, or twice if the first was refused for its token."""
+        member = self.member
+        try:
+            if self.settings.user is None:  # by far the most
+                return await self._send(member, method, request, _WITH_LEADER, until)
+            return await self._send_with_token(member, method, request, until)
+        except grpc.aio.AioRpcError as exc:
+            if errors.blames_member(exc) and (len(self.settings.endpoints) > 1 or errors.is_silent(exc)):
+                self.blame(member)
+            raise
+        except asyncio.CancelledError as exc:
+            if is_wanted():
+                raise
+            raise BackendUnavailable(f"{self.settings}: the connection was closed amid the call") from exc
+
+    async def _send_with_token(self, member: Member, method: str, request: Request, until: float) -> Answer:
+        metadata = await self.metadata(until)
+        token = self._token
+        try:
+            return await self._send(member, method, request, metadata, until)
+        except grpc.aio.AioRpcError as exc:
+            if not errors.needs_token(exc):
+                raise
+        await self._authenticate(token, until)
+        return await self._send(member, method, request, await self.metadata(until), until)
+
+    async def _send(
+        self, member: Member, method: str, request: Request, metadata: tuple[tuple[str, str], ...], until: float
+    ) -> Answer:
+        left_s = until - self.loop.time()
+        if method != "keep_alive":
+            return await getattr(member, method)(request, timeout=left_s, metadata=metadata)
+        stream = member.keep_alive(timeout=left_s, metadata=metadata)
+        try:
+            await stream.write(request)
+            answer = await stream.read()
+        finally:
+            stream.cancel()
+        if answer is grpc.aio.EOF:
+            raise BackendUnavailable(f"{self.settings}: the stream of a heartbeat ended without an answer")
+        return answer
+
+    async def _authenticate(self, stale: str | None, until: float) -> None:
+        """A token instead of the stale one, unless another call has had one meanwhile."""
+        assert self.settings.user is not None
+        async with self._authenticating:
+            if self._token != stale:
+                return
+            request = requests.authenticate(self.settings.user, self.settings.password or "")
+            try:
+                self._token = (await self._send(self.member, "authenticate", request, (), until)).token
+            except grpc.aio.AioRpcError as exc:
+                if not errors.needs_no_user(exc):
+                    raise
+                self._token = ""  # users are known and not asked for
+
+    def _channel(self, endpoint: str) -> Any:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(endpoint, options=self._options)
+        return grpc.aio.secure_channel(endpoint, self._credentials, options=self._options)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # so that asyncio does not complain of it
+
+
+def _credentials(settings: Settings) -> Any:
+    return None if settings.tls is None else grpc.ssl_channel_credentials(**settings.tls.read())
+
+
+def is_wanted() -> bool:
+    """Whether this task was told to end, not only the call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

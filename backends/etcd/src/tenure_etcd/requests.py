@@ -1,0 +1,117 @@
+"""What is sent to etcd: pure functions that build its requests, and nothing else knows of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aetcd.rpc import rpc_pb2 as pb  # type: ignore[import-untyped]  # aetcd has no annotations
+
+from tenure_etcd.keys import JobKeys, range_end
+from tenure_etcd.state import Place, encode_beat
+
+Request = Any
+"""A message of etcd's protocol; its classes have no types."""
+
+
+def read_job(job: JobKeys) -> Request:
+    """Everything of a job, as of one revision and never from a member that lags."""
+    return pb.RangeRequest(key=job.prefix, range_end=job.end)
+
+
+def read_jobs(jobs: Sequence[JobKeys]) -> Request:
+    """Everything of several jobs, as of one revision."""
+    return pb.TxnRequest(success=[_op(request_range=read_job(job)) for job in jobs])
+
+
+def replace_state(
+    job: JobKeys, revision: int, state: bytes, *, live: Place | None = None, over: Sequence[Place] = ()
+) -> Request:
+    """Store the state if the one of that revision is still there, else read the job.
+
+    The run in the place ``live`` hangs on its lease from then on, those in the places ``over`` on none.
+    """
+    success = [_op(request_put=pb.PutRequest(key=job.state, value=state))]
+    if live is not None:
+        success.append(_op(request_put=pb.PutRequest(key=job.live(live.number), lease=live.lease)))
+    success += [_op(request_delete_range=pb.DeleteRangeRequest(key=job.live(place.number))) for place in over]
+    return pb.TxnRequest(
+        compare=[pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=job.state, mod_revision=revision)],
+        success=success,
+        failure=[_op(request_range=read_job(job))],
+    )
+
+
+def write_beat(job: JobKeys, place: Place, end: int) -> Request:
+    """Store when the lease ends, if it is the one that keeps the run in that place alive."""
+    key = job.live(place.number)
+    return pb.TxnRequest(
+        compare=[
+            pb.Compare(result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0),
+            pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.LEASE, key=key, lease=place.lease),
+        ],
+        success=[_op(request_put=pb.PutRequest(key=job.beat(place.number), value=encode_beat(place, end)))],
+    )
+
+
+def save_record(history: bytes, key: bytes, record: bytes, *, overwrites: bool) -> Request:
+    """Store a record, unless there is one and it does not overwrite; the last part of the answer counts them all."""
+    put = _op(request_put=pb.PutRequest(key=key, value=record))
+    count = _op(request_range=pb.RangeRequest(key=history, range_end=range_end(history), count_only=True))
+    absent = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.CREATE, key=key, create_revision=0)
+    return pb.TxnRequest(compare=[] if overwrites else [absent], success=[put, count], failure=[count])
+
+
+def read_records(history: bytes, limit: int, *, keys_only: bool = False) -> Request:
+    """The newest records."""
+    return pb.RangeRequest(key=history, range_end=range_end(history), limit=limit, keys_only=keys_only)
+
+
+def drop_records(history: bytes, first: bytes) -> Request:
+    """Drop a record and all that are older."""
+    return pb.DeleteRangeRequest(key=first, range_end=range_end(history))
+
+
+def read_key(key: bytes) -> Request:
+    """One key."""
+    return pb.RangeRequest(key=key)
+
+
+def create_key(key: bytes, value: bytes) -> Request:
+    """Store a key if there is none, else read it."""
+    return pb.TxnRequest(
+        compare=[pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.CREATE, key=key, create_revision=0)],
+        success=[_op(request_put=pb.PutRequest(key=key, value=value))],
+        failure=[_op(request_range=pb.RangeRequest(key=key))],
+    )
+
+
+def grant(ttl_s: int) -> Request:
+    """A lease of so many seconds; the server chooses its id, so that none is ever used twice."""
+    return pb.LeaseGrantRequest(TTL=ttl_s)
+
+
+def keep_alive(lease: int) -> Request:
+    """The lease anew, for its full length."""
+    return pb.LeaseKeepAliveRequest(ID=lease)
+
+
+def revoke(lease: int) -> Request:
+    """The lease's end, and that of the key that hangs on it."""
+    return pb.LeaseRevokeRequest(ID=lease)
+
+
+def authenticate(user: str, password: str) -> Request:
+    """A token for a user."""
+    return pb.AuthenticateRequest(name=user, password=password)
+
+
+def watch_ends(job: JobKeys, number: int) -> Request:
+    """News of each lease of the job that ends, under that number."""
+    return pb.WatchRequest(
+        create_request=pb.WatchCreateRequest(
+            key=job.lives, range_end=range_end(job.lives), watch_id=number, filters=[pb.WatchCreateRequest.NOPUT]
+        )
+    )
+
+
+def _op(**request: Request) -> Request:
+    return pb.RequestOp(**request)

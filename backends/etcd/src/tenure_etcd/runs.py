@@ -1,0 +1,318 @@
+"""Claims and what follows them: decided by ``tenure.decision``, made true by transactions on an unchanged job."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+
+import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
+from tenure import decision
+from tenure.dateclock import DateClock, Interval
+from tenure.decision import JobState, RunState
+from tenure.model import ActiveRuns, Claim, ClaimResult, Ending
+
+from tenure_etcd import errors, requests
+from tenure_etcd.cluster import Cluster
+from tenure_etcd.dates import monotonic_ms
+from tenure_etcd.keys import JobKeys, Layout
+from tenure_etcd.state import Place, View, decode, encode
+from tenure_etcd.turns import Turns
+
+Decide = Callable[[JobState, int], tuple[JobState, bool]]
+
+KEPT = 4_096
+"""Jobs whose last known state is kept at hand; of others it is read first."""
+AT_ONCE = 64
+"""Jobs that are read with one request; etcd takes 128 parts."""
+PAUSE_S = 0.01
+FRESH = 0.25
+"""The part of its length that a lease may be old when a run is put on it; after that, another one is asked for."""
+
+
+class Runs:
+    """The jobs of a namespace, as one process sees and changes them.
+
+    What was last known of a job is kept. A change is made from that without reading, since it is refused if the job
+    was changed meanwhile; an answer that changes nothing is only given of what was read after the call began.
+    """
+
+    def __init__(self, cluster: Cluster, layout: Layout, clock: DateClock, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._layout = layout
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._views: dict[str, View] = {}
+        self._lost: set[str] = set()
+        """Jobs whose last claim was not won: others are there, so the next claim looks first."""
+        self._turns = Turns()
+
+    async def claim(self, claim: Claim, until: float) -> ClaimResult:
+        """See LeaseBackend; ``lease_ms`` is in whole seconds."""
+        name = claim.job
+        lease = _Lease(self._cluster, claim.lease_ms, until)
+        if claim.mode != "takeover" and name not in self._lost and name not in self._views:
+            lease.ask()  # while the job is read
+        try:
+            async with self._turns.of(name):
+                result = await self._claim(self._layout.job(name), claim, lease, until)
+        finally:
+            lease.leave()
+        if result.outcome == "won":
+            self._lost.discard(name)
+        elif claim.mode != "takeover":
+            self._lost.add(name)
+        return result
+
+    async def heartbeat(self, name: str, slot: int, token: str, until: float) -> bool:
+        """See LeaseBackend; two requests at once where the run hangs on the lease that we know of."""
+        job = self._layout.job(name)
+        view = self._views.get(name) or await self._read(job, until)
+        run = _held(view, slot, token)
+        if run is not None and await self._renew(job, view, run, until):
+            return True
+        async with self._turns.of(name):
+            return await self._revive(job, slot, token, until)
+
+    async def finish(self, name: str, slot: int, token: str, status: Ending, until: float) -> bool:
+        """See LeaseBackend."""
+        return await self._end(name, slot, until, lambda state, _: decision.finish(state, slot, token, status))
+
+    async def release(self, name: str, slot: int, token: str, until: float) -> bool:
+        """See LeaseBackend."""
+        return await self._end(name, slot, until, lambda state, now: decision.release(state, slot, token, now))
+
+    async def active(self, names: Sequence[str], until: float) -> ActiveRuns:
+        """See LeaseBackend."""
+        jobs = [self._layout.job(name) for name in names]
+        views: list[View] = []
+        for start in range(0, len(jobs), AT_ONCE):
+            views += await self._read_all(jobs[start : start + AT_ONCE], until)
+        now = self._now().middle
+        found = zip(names, views, strict=True)
+        return ActiveRuns(now, tuple([run for name, view in found for run in decision.active(name, view.at(now), now)]))
+
+    async def _claim(self, job: JobKeys, claim: Claim, lease: "_Lease", until: float) -> ClaimResult:
+        view = None if claim.job in self._lost else self._views.get(claim.job)
+        for tries in count():
+            view = view or await self._read(job, until)
+            now = self._now().nearest(claim.slot)  # in doubt it is neither late nor early
+            known = view.at(now)
+            state, result = decision.claim(known, claim, now)
+            if state is known and self._is_fresh(view, until):
+                return result
+            if state is known:
+                view = None
+            elif result.outcome != "won":
+                changed, view = await self._replace(job, view, state, until)
+                if changed:
+                    return result
+            else:
+                before = view
+                view = await self._win(job, before, state, claim.slot, lease, until)
+                if view is not None and lease.used:
+                    return replace(result, fence=_of(view.state, claim.slot).fence)
+            await _pause(tries)
+        raise AssertionError("unreachable")
+
+    async def _win(
+        self, job: JobKeys, view: View, state: JobState, slot: int, lease: "_Lease", until: float
+    ) -> View | None:
+        """Store a win, new or repeated: in both cases the run hangs on a lease of its own from then on.
+
+        What is known of the job now; ``lease.used`` tells whether it was stored.
+        """
+        former = view.places.get(slot)
+        place = Place(view.free_place() if former is None else former.number, await lease.take())
+        is_new = former is None or _of(view.state, slot).attempt != _of(state, slot).attempt
+        try:
+            changed, after = await self._replace(job, view, state, until, placed=(slot, place), is_win=is_new)
+        except grpc.aio.AioRpcError as exc:
+            if not errors.lease_is_gone(exc):
+                raise
+            lease.renew()  # it took longer than the lease to come here
+            return None
+        if changed:
+            lease.used = True
+            if former is not None:
+                self._cluster.revoke(former.lease, until)
+        return after
+
+    async def _renew(self, job: JobKeys, view: View, run: RunState, until: float) -> bool:
+        """Renew the lease and store its new end; True if the run still hung on it.
+
+        Whichever of the two comes first, there was a moment when the run was held and its lease live.
+        """
+        place, end = view.places[run.slot], self._now().middle + run.lease_ms
+        left_s, stored = await asyncio.gather(
+            self._cluster.keep_alive(place.lease, until),
+            self._cluster.call("txn", requests.write_beat(job, place, end), until),
+        )
+        if not (left_s > 0 and stored.succeeded):
+            return False
+        known = self._views.get(job.name)
+        if known is not None and known.places.get(run.slot) == place:
+            self._views[job.name] = known.with_end(run.slot, end)
+        return True
+
+    async def _revive(self, job: JobKeys, slot: int, token: str, until: float) -> bool:
+        """Put the run that the token holds on a new lease, whatever became of the former one."""
+        for tries in count():
+            view = await self._read(job, until)
+            run = _held(view, slot, token)
+            if run is None:
+                return False
+            lease = _Lease(self._cluster, run.lease_ms, until)
+            now = self._now().middle
+            state, _ = decision.heartbeat(view.at(now), slot, token, now)
+            if await self._win(job, view, state, slot, lease, until) is not None and lease.used:
+                return True
+            lease.leave()
+            await _pause(tries)
+        raise AssertionError("unreachable")
+
+    async def _end(self, name: str, slot: int, until: float, decide: Decide) -> bool:
+        job = self._layout.job(name)
+        async with self._turns.of(name):
+            view = self._views.get(name)
+            for tries in count():
+                view = view or await self._read(job, until)
+                now = self._now().middle
+                known = view.at(now)
+                state, held = decide(known, now)
+                is_fresh = self._is_fresh(view, until)
+                if state is known and is_fresh:
+                    return held
+                if state is known or (not is_fresh and _of(view.state, slot).expires_at <= now):
+                    view = None  # of a lease that may be over it is told when it was
+                    continue
+                place = view.places[slot]
+                changed, view = await self._replace(job, view, state, until)
+                if changed:
+                    self._cluster.revoke(place.lease, until)
+                    return held
+                await _pause(tries)
+        raise AssertionError("unreachable")
+
+    async def _replace(
+        self,
+        job: JobKeys,
+        view: View,
+        state: JobState,
+        until: float,
+        *,
+        placed: tuple[int, Place] | None = None,
+        is_win: bool = False,
+    ) -> tuple[bool, View]:
+        """Store the state if the job is as in the view; whether it was stored, and what is known of the job now."""
+        all_places = {**view.places, **dict([placed] if placed else [])}
+        places = {run.slot: all_places[run.slot] for run in state.unfinished}
+        live = frozenset(run.slot for run in state.unfinished if run.status == "open" and run.slot in view.live)
+        request = requests.replace_state(
+            job,
+            view.revision,
+            encode(state, places, placed[0] if placed and is_win else None),
+            live=None if placed is None else placed[1],
+            over=[view.places[one] for one in view.live - live],
+        )
+        asked_at = self._cluster.loop.time()
+        answer = await self._cluster.call("txn", request, until)
+        if answer.succeeded:
+            revision = answer.header.revision
+            if placed is not None:
+                live |= {placed[0]}
+                state = _fenced(state, placed[0], revision) if is_win else state
+            after = View(revision, state, places, live, asked_at)
+        else:
+            after = decode(job, answer.responses[0].response_range.kvs, asked_at)
+        self._keep(job.name, after)
+        return answer.succeeded, after
+
+    async def _read(self, job: JobKeys, until: float) -> View:
+        asked_at = self._cluster.loop.time()
+        answer = await self._cluster.call("read", requests.read_job(job), until)
+        view = decode(job, answer.kvs, asked_at)
+        self._keep(job.name, view)
+        return view
+
+    async def _read_all(self, jobs: Sequence[JobKeys], until: float) -> list[View]:
+        asked_at = self._cluster.loop.time()
+        answer = await self._cluster.call("txn", requests.read_jobs(jobs), until)
+        parts = zip(jobs, answer.responses, strict=True)
+        return [decode(job, part.response_range.kvs, asked_at) for job, part in parts]
+
+    def _keep(self, name: str, view: View) -> None:
+        if len(self._views) >= KEPT and name not in self._views:
+            forgotten = next(iter(self._views))
+            del self._views[forgotten]
+            self._lost.discard(forgotten)
+        self._views[name] = view
+
+    def _is_fresh(self, view: View, until: float) -> bool:
+        """Whether it was asked for after the call began that must end by then."""
+        return view.asked_at >= until - self._timeout_s
+
+    def _now(self) -> Interval:
+        return self._clock.at(monotonic_ms())
+
+
+class _Lease:
+    """A lease for a run that may be won; asked for once, perhaps ahead, and ended if it was not used."""
+
+    def __init__(self, cluster: Cluster, lease_ms: int, until: float) -> None:
+        self.used = False
+        self._cluster = cluster
+        self._ttl_s = -(-lease_ms // 1_000)
+        self._until = until
+        self._asked_at = 0.0
+        self._grant: asyncio.Task[tuple[int, int]] | None = None
+
+    def ask(self) -> None:
+        """Have it asked for, unless it was."""
+        if self._grant is None:
+            self._asked_at = self._cluster.loop.time()
+            self._grant = self._cluster.spawn(self._cluster.grant(self._ttl_s, self._until))
+
+    async def take(self) -> int:
+        """The lease, with nearly all of its time left."""
+        if self._grant is not None and self._cluster.loop.time() - self._asked_at > self._ttl_s * FRESH:
+            self.renew()
+        self.ask()
+        assert self._grant is not None
+        lease, _ = await self._grant
+        return lease
+
+    def renew(self) -> None:
+        """Ask for another one the next time."""
+        self.leave()
+        self._grant = None
+
+    def leave(self) -> None:
+        """End it, as soon as it is there, if it was not used."""
+        if self._grant is not None and not self.used:
+            self._grant.add_done_callback(self._revoke)
+
+    def _revoke(self, grant: "asyncio.Task[tuple[int, int]]") -> None:
+        if not grant.cancelled() and grant.exception() is None and not self._cluster.closed:
+            self._cluster.revoke(grant.result()[0], self._cluster.loop.time() + self._ttl_s)
+
+
+def _held(view: View, slot: int, token: str) -> RunState | None:
+    """The run, if the token holds it."""
+    return next((run for run in view.state.unfinished if run.slot == slot and run.held_by(token)), None)
+
+
+def _of(state: JobState, slot: int) -> RunState:
+    return next(run for run in state.unfinished if run.slot == slot)
+
+
+def _fenced(state: JobState, slot: int, fence: int) -> JobState:
+    """The state with the fence of the run that was just won."""
+    unfinished = tuple([replace(run, fence=fence) if run.slot == slot else run for run in state.unfinished])
+    return JobState(0, state.floor, unfinished, state.ended)
+
+
+async def _pause(tries: int) -> None:
+    """Let others go first, who change the same job all the time."""
+    if tries:
+        await asyncio.sleep(random.uniform(0, PAUSE_S * min(tries, 10)))
