@@ -94,7 +94,7 @@ def _start(container: Any, image: str) -> None:
         why = getattr(error, "explanation", None) or f"{type(error).__name__}: {error}"
         if _is_here(container, image):
             raise NotHere(f"{image} cannot be started: {why}") from error
-        remedy = "name one that is here by --server docker:IMAGE, or build a stand-in as docs/certify.md says"
+        remedy = "name one that is here by --server docker:IMAGE, or build a stand-in as docs/conformance.md says"
         raise NotHere(f"the image {image} is not here and cannot be pulled; {remedy}: {why}") from error
 
 
