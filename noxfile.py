@@ -104,5 +104,5 @@ def certificates(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """Print what things cost, as ratios to peers and to raw drivers in the same run."""
     install_all(session, *TESTING, "cronsim", "apscheduler<4")
-    for name in session.posargs or ["schedule", "decision", "imports", "engine", "world", "runs", "sqlite"]:
+    for name in session.posargs or ["schedule", "decision", "imports", "engine", "world", "runs", "sqlite", "redis"]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")
