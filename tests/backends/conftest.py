@@ -10,9 +10,11 @@ import pytest
 from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
+from tenure_postgres import PostgresBackend, statements
 from tenure_redis import RedisBackend, scripts
 from tenure_sqlite import SqliteBackend, queries
 
+from . import servers_postgres
 from .servers_redis import Server, serving
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
@@ -108,7 +110,24 @@ class Redis:
         self._client.set("test-clock", now_ms)
 
 
-STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis}
+class Postgres:
+    """Its clock is a row of the database, put in place of the server's own by ``make_store``."""
+
+    server: servers_postgres.Server
+
+    def __init__(self, _: Path) -> None:
+        self._schema = self.server.schema()
+        self.server.sql("create table if not exists public.test_clock as select 0::bigint as ms")
+        self.set_clock(NOON)
+
+    def open(self, **options):
+        return PostgresBackend(self.server.url(), schema=self._schema, **options)
+
+    def set_clock(self, now_ms):
+        self.server.sql("update public.test_clock set ms = %s", now_ms)
+
+
+STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
 _CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
 
 
@@ -126,6 +145,12 @@ def redis_server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[servers_postgres.Server]:
+    with servers_postgres.serving() as server:
+        yield server
+
+
 @pytest.fixture(params=STORES)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
     """Makes a fresh store of one kind, as often as it is called."""
@@ -138,6 +163,9 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(Redis, "server", request.getfixturevalue("redis_server"), raising=False)
         for name in ("CLAIM", "HOLD", "ACTIVE"):
             monkeypatch.setattr(scripts, name, with_test_clock(getattr(scripts, name)))
+    if request.param == "postgres":
+        monkeypatch.setattr(Postgres, "server", request.getfixturevalue("postgres_server"), raising=False)
+        monkeypatch.setattr(statements, "NOW_MS", "(select ms from public.test_clock)")
     numbers = itertools.count()
     return lambda: STORES[request.param](tmp_path / f"{next(numbers)}.db")
 

@@ -14,12 +14,7 @@ _REMEDIES = {
     "3F000": "run `tenure migrate URL`, or enter with create=True",
     "42P01": "tenure's tables are not there; run `tenure migrate URL`, or enter with create=True",
     "42883": "tenure's functions are not there; run `tenure migrate URL`, or use functions=False",
-    "42703": "the schema holds tables that are not tenure's; use another one: schema=…",
-    "42P07": "the schema holds tables that are not tenure's; use another one: schema=…",
-    "42723": "the schema holds functions that are not tenure's; use another one: schema=…",
-    "42804": "the schema holds tables that are not tenure's; use another one: schema=…",
-    "42P10": "the schema holds tables that are not tenure's; use another one: schema=…",
-    "42939": "names that begin with pg_ are Postgres's own; use another one: schema=…",
+    "42": "the schema holds what is not tenure's; use another one: schema=…",
     "TLS": "look at sslmode and sslrootcert, and at the server's certificate",
     "startup": "leave that parameter out of the URL, or allow it in the pooler's ignore_startup_parameters",
     "pool": "open the pool before the backend is entered, and close it after",
@@ -73,7 +68,7 @@ def _state(error: Exception) -> str:
 
 def _words(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = " ".join(line for line in lines if not re.match(r"(LINE \d+:|\^|CONTEXT:|PL/pgSQL)", line))
+    words = " ".join(line for line in lines if not re.match(r"(LINE \d+:|\^|QUERY:|CONTEXT:|PL/pgSQL)", line))
     return words or type(error).__name__
 
 
