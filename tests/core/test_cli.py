@@ -295,6 +295,46 @@ def test_active_says_so_when_there_are_none(url: str) -> None:
     assert out("active", "sync", "--url", url) == [f"no unfinished runs in namespace 'tenure' of {url}"]
 
 
+# migrate
+
+
+class Migrating(MemoryBackend):
+    """A backend whose store has a schema of two parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing = ["tables", "functions"]
+
+    async def migrate(self):
+        done, self.missing = self.missing, []
+        return done
+
+    def migration_sql(self):
+        return "create table jobs ();"
+
+
+@pytest.fixture
+def migrating(monkeypatch) -> Migrating:
+    backend = Migrating()
+    monkeypatch.setattr("tenure.cli.commands.connect", lambda _: backend)
+    return backend
+
+
+def test_migrate_says_what_it_did_and_a_second_time_that_there_was_nothing(migrating) -> None:
+    assert out("migrate", "some://where") == ["done: tables", "done: functions"]
+    assert out("migrate", TENURE_URL="some://where") == ["the schema is up to date"]
+
+
+def test_migrate_prints_sql_and_changes_nothing(migrating) -> None:
+    assert out("migrate", "some://where", "--sql") == ["create table jobs ();"]
+    assert migrating.missing == ["tables", "functions"]
+
+
+@pytest.mark.parametrize("more", [(), ("--sql",)])
+def test_migrate_of_a_store_without_a_schema_says_that_there_is_none(url: str, more: tuple[str, ...]) -> None:
+    assert "has no schema to migrate; what it needs is made on entering" in fails(1, "migrate", url, *more)
+
+
 # Stores that cannot be read
 
 

@@ -30,7 +30,7 @@ from tenure.model import (
     RunResult,
     Triggered,
 )
-from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend
+from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend, Migrates
 from tenure.registry import connect
 from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, tz_data_version
 from tenure.scheduler import Scheduler
@@ -70,6 +70,7 @@ __all__ = [
     "LostAttempt",
     "MemoryBackend",
     "MemoryStore",
+    "Migrates",
     "RunResult",
     "Schedule",
     "Scheduler",

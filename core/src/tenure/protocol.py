@@ -75,6 +75,20 @@ class Hints(Protocol):
         """A job's name each time one of its leases was released, or ended where the store sees it."""
 
 
+@runtime_checkable
+class Migrates(Protocol):
+    """A backend whose store has a schema that somebody else than the running application may have to make."""
+
+    async def migrate(self) -> list[str]:
+        """Make the schema what this version needs; what was done, nothing if it was that already.
+
+        It is called on a backend that is not entered.
+        """
+
+    def migration_sql(self) -> str:
+        """The same for a store that has no schema yet, as text for who may make one."""
+
+
 Backend = ClaimOnlyBackend | LeaseBackend
 
 

@@ -224,7 +224,16 @@ class PostgresBackend:
 
     async def migrate(self) -> list[str]:
         """See Migrates."""
-        raise NotImplementedError
+        client = self._opened()
+        try:
+            done: list[str] = await self._asked(client, Work(lambda session: schemas.migrate(session, self._schema)))
+        finally:
+            await client.close()
+        return done
+
+    def migration_sql(self) -> str:
+        """See Migrates."""
+        return schemas.migration_sql(self._schema)
 
     async def _prepare(self, session: Session) -> None:
         await schemas.prepare(session, self._schema, create=self._create)
@@ -235,7 +244,9 @@ class PostgresBackend:
         return result
 
     async def _ask(self, request: Query | Work) -> Any:
-        client = self._entered_client()
+        return await self._asked(self._entered_client(), request)
+
+    async def _asked(self, client: Client, request: Query | Work) -> Any:
         try:
             return await client.ask(request)
         except Exception as exc:  # noqa: BLE001  whatever the driver raises becomes tenure's

@@ -1,4 +1,4 @@
-"""``tenure run``, ``next``, ``runs``, ``active`` and ``demo``."""
+"""``tenure run``, ``next``, ``runs``, ``active``, ``migrate`` and ``demo``."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from tenure.errors import BackendMisconfigured
 from tenure.host import StoppedEarly, StopSignals
 from tenure.instance import new_instance_id
 from tenure.model import ActiveRun, ActiveRuns
-from tenure.protocol import LeaseBackend, has_leases
+from tenure.protocol import LeaseBackend, Migrates, has_leases
 from tenure.registry import connect, connect_existing, hide_secrets
 from tenure.schedule import Cron, Fold, Gap, Schedule, cron, every, tz_data_version, zone_name
 from tenure.scheduler import Scheduler
@@ -288,6 +288,27 @@ async def _entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBacken
         if not entered.capabilities.shared:
             raise BackendMisconfigured(f"{hide_secrets(url)} is not shared between processes: only its own can read it")
         yield entered
+
+
+# migrate
+
+
+@tenure.command()
+@click.argument("url", envvar="TENURE_URL")
+@click.option("--sql", is_flag=True, help="Print what makes the schema in a store that has none, and change nothing.")
+def migrate(url: str, sql: bool) -> None:
+    """Make the schema in the store at URL, or bring it up to date; TENURE_URL if URL is not given.
+
+    For a role that may, so that the one that runs the jobs need not. Instances that still run go on.
+    """
+    backend = connect(url)
+    if not isinstance(backend, Migrates):
+        raise click.ClickException(f"{hide_secrets(url)} has no schema to migrate; what it needs is made on entering")
+    if sql:
+        click.echo(backend.migration_sql())
+        return
+    done = asyncio.run(backend.migrate())
+    click.echo("\n".join(f"done: {name}" for name in done) or "the schema is up to date")
 
 
 # demo
