@@ -77,7 +77,7 @@ def claim_of(job: str, slot: int, **changes) -> Claim:
 
 
 def test_without_a_command_it_explains_itself() -> None:
-    assert {line.split()[0] for line in out()[-5:]} == {"active", "demo", "next", "run", "runs"}
+    assert {line.split()[0] for line in out()[-6:]} == {"active", "demo", "migrate", "next", "run", "runs"}
 
 
 def test_the_version_names_the_time_zone_data() -> None:

@@ -34,6 +34,7 @@ from tenure_postgres.address import Address, read_url
 from tenure_postgres.client import Client, Work
 from tenure_postgres.connections import Connections, OwnConnections, PoolConnections, Settings
 from tenure_postgres.failures import translated
+from tenure_postgres.inline import claiming
 from tenure_postgres.session import Query, Session, rows
 from tenure_postgres.statements import Statement, statements
 
@@ -140,6 +141,10 @@ class PostgresBackend:
 
     async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend."""
+        if not self._functions:
+            steps = claiming(self._sql, self._key, claim, self._timeout_ms)
+            decided: ClaimResult = await self._ask(Work(steps))
+            return decided
         result = await self._query(
             self._sql.claim,
             claim.job.encode(),
@@ -226,17 +231,20 @@ class PostgresBackend:
         """See Migrates."""
         client = self._opened()
         try:
-            done: list[str] = await self._asked(client, Work(lambda session: schemas.migrate(session, self._schema)))
+            done: list[str] = await self._asked(client, Work(self._migrate))
         finally:
             await client.close()
         return done
 
     def migration_sql(self) -> str:
         """See Migrates."""
-        return schemas.migration_sql(self._schema)
+        return schemas.migration_sql(self._schema, functions=self._functions)
+
+    async def _migrate(self, session: Session) -> list[str]:
+        return await schemas.migrate(session, self._schema, functions=self._functions)
 
     async def _prepare(self, session: Session) -> None:
-        await schemas.prepare(session, self._schema, create=self._create)
+        await schemas.prepare(session, self._schema, create=self._create, functions=self._functions)
 
     async def _query(self, statement: Statement, *parameters: bytes | None) -> pq.abc.PGresult:
         """One statement about this namespace."""

@@ -61,13 +61,20 @@ class Session:
         """Close the socket at once, whatever is under way."""
         await self.connection.close()
 
-    async def ask(self, queries: Sequence[Query]) -> list[Outcome]:
-        """Send all of them at once; the outcome of each, its own error or that of the connection included."""
-        outcomes = await self._exchange(queries)
+    async def ask(self, queries: Sequence[Query], *, inside: bool = False) -> list[Outcome]:
+        """Send all of them at once; the outcome of each, its own error or that of the connection included.
+
+        Each is a transaction of its own, unless they are ``inside`` of one that was begun, or that the first begins.
+        """
+        if inside:
+            return await self._exchange(queries, prepared=False)
+        before = () if self.settled else (_READ_COMMITTED,)
+        outcomes = await self._exchange(queries, *before, prepared=self.prepares)
         again = [place for place, outcome in enumerate(outcomes) if _sqlstate(outcome) in _NOT_PREPARED]
         if again and self.prepares:  # none of these was carried out
             self.prepares = False
-            for place, outcome in zip(again, await self._exchange([queries[place] for place in again]), strict=True):
+            repeated = await self._exchange([queries[place] for place in again], *before, prepared=False)
+            for place, outcome in zip(again, repeated, strict=True):
                 outcomes[place] = outcome
         return outcomes
 
@@ -88,28 +95,29 @@ class Session:
     def _notifies(self) -> list[str]:
         return [notify.extra.decode() for notify in iter(self.pgconn.notifies, None)]
 
-    async def _exchange(self, queries: Sequence[Query]) -> list[Outcome]:
+    async def _exchange(self, queries: Sequence[Query], *before: bytes, prepared: bool) -> list[Outcome]:
+        """The queries in one pipeline, each behind the statements that come ``before`` it in its transaction."""
         pgconn = self.pgconn
         pgconn.enter_pipeline_mode()
         for query in queries:
-            self._send(query)
+            for text in before:
+                pgconn.send_query_params(text, None)
+            if prepared:
+                self._send_prepared(query)
+            else:
+                pgconn.send_query_params(query.statement.text, query.parameters)
+            pgconn.pipeline_sync()  # after each: so its error is nobody else's
         outcomes = await self._received(len(queries))
         if pgconn.status == pq.ConnStatus.OK:
             pgconn.exit_pipeline_mode()
         return outcomes
 
-    def _send(self, query: Query) -> None:
-        pgconn, statement = self.pgconn, query.statement
-        if not self.settled:
-            pgconn.send_query_params(_READ_COMMITTED, None)
-        if self.prepares:
-            if statement.name not in self._prepared:
-                self._prepared.add(statement.name)
-                pgconn.send_prepare(statement.name, statement.text)
-            pgconn.send_query_prepared(statement.name, query.parameters)
-        else:
-            pgconn.send_query_params(statement.text, query.parameters)
-        pgconn.pipeline_sync()  # after each: so it is a transaction of its own, and its error nobody else's
+    def _send_prepared(self, query: Query) -> None:
+        name = query.statement.name
+        if name not in self._prepared:
+            self._prepared.add(name)
+            self.pgconn.send_prepare(name, query.statement.text)
+        self.pgconn.send_query_prepared(name, query.parameters)
 
     async def _received(self, count: int | None) -> list[Outcome]:
         """What the server answers to that many queries, or to one script.

@@ -16,7 +16,8 @@ NOW_MS = "trunc(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock at this very moment, in milliseconds."""
 
 MIGRATIONS = tuple(sorted(file.name for file in (_FILES / "migrations").iterdir()))
-"""The files that make the schema; the version is how many of them were run. None of them is changed once released."""
+"""The files that make the schema, by number. None of them is changed once released: a function that must change gets
+another name, so that instances of the former version go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,15 @@ class Statements:
     save_result: Statement
     results: Statement
     settings: Statement
-    version: Statement
+    applied: Statement
+    ensure_job: Statement
+    lock_job: Statement
+    lock_runs: Statement
+    load_job: Statement
+    load_runs: Statement
+    put_run: Statement
+    drop_run: Statement
+    put_job: Statement
 
 
 @cache
@@ -50,8 +59,13 @@ def statements(schema: str) -> Statements:
     return Statements(**{name: _statement(_filled(text, schema)) for name, text in texts.items()})
 
 
+def needs_function(number: int) -> bool:
+    """Whether that migration makes functions, which a backend with functions=False does without."""
+    return "_function_" in MIGRATIONS[number - 1]
+
+
 def migration(number: int, schema: str) -> str:
-    """The SQL that makes version ``number`` of version ``number - 1``."""
+    """The SQL of that migration."""
     return _filled((_FILES / "migrations" / MIGRATIONS[number - 1]).read_text("utf-8"), schema)
 
 

@@ -75,5 +75,47 @@ select
         || set_config('statement_timeout', $2::text, false)
     end
 
--- name: version
-select max(version) from {schema}.migrations
+-- name: applied
+select version from {schema}.migrations
+
+-- name: ensure_job
+insert into {schema}.jobs values ($1, $2, 0, -1, -1, 0, '{{}}') on conflict do nothing
+
+-- name: lock_job
+select from {schema}.jobs where namespace = $1 and job = $2 for update
+
+-- name: lock_runs
+-- A statement of its own, which sees what was written before the job was locked.
+select from {schema}.runs
+where namespace = $1 and job = $2 and status in ('open', 'released')
+    and slot = any ((select unfinished from {schema}.jobs where namespace = $1 and job = $2)::bigint[])
+order by slot for update
+
+-- name: load_job
+-- Not before the locks are had: see the function `claim`.
+select {now_ms}, fence, floor from {schema}.jobs where namespace = $1 and job = $2
+
+-- name: load_runs
+select slot, attempt, used, fence, token, holder, lease_ms, started_at, expires_at, status, previous
+from {schema}.runs where namespace = $1 and job = $2 order by slot
+
+-- name: put_run
+insert into {schema}.runs values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+on conflict (namespace, job, slot) do update set
+    attempt = excluded.attempt,
+    used = excluded.used,
+    fence = excluded.fence,
+    token = excluded.token,
+    holder = excluded.holder,
+    lease_ms = excluded.lease_ms,
+    started_at = excluded.started_at,
+    expires_at = excluded.expires_at,
+    status = excluded.status,
+    previous = excluded.previous
+
+-- name: drop_run
+delete from {schema}.runs where namespace = $1 and job = $2 and slot = $3
+
+-- name: put_job
+update {schema}.jobs set fence = $3, floor = $4, newest = $5, records = $6, unfinished = $7
+where namespace = $1 and job = $2

@@ -1,4 +1,4 @@
--- Its newest row is the version of the schema.
+-- Which of the files like this one were run, by number.
 create table {schema}.migrations (
     version integer primary key,
     applied_at timestamptz not null default now()
@@ -55,11 +55,15 @@ create table {schema}.results (
     primary key (namespace, job, slot, attempt)
 );
 
--- The greatest fence that a transaction has shown, by scope; slot is -1 where the scope is the job.
+-- The greatest fence that a transaction has shown to `guard`, by scope; slot is -1 where the scope is the job. It may
+-- be in another database than the rest.
 create table {schema}.fences (
     namespace text collate "C" not null,
     job text collate "C" not null,
     slot bigint not null,
     fence bigint not null,
-    primary key (namespace, job, slot)
+    -- The greatest that was known before.
+    known bigint not null,
+    primary key (namespace, job, slot),
+    constraint stale_fence check (fence >= known)
 ) with (fillfactor = 70);
