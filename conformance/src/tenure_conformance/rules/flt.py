@@ -762,14 +762,14 @@ async def lease_counts_in_the_store(bench: Bench) -> None:
     """A lease runs from the moment of the store's decision, not from when the claim or heartbeat was sent or its reply
     came."""
     stage = await scene(bench, timeout_ms=5_000)
-    way_ms = bench.lease_ms / 2
+    way_ms = bench.lease_ms / 4  # a win may take two round trips
     with healthy("active"):
         await stage.near.active()
     stage.network.fault = Delay(way_ms, way_ms)
     held = await win(stage.near, lease_ms=bench.lease_ms)
     stage.network.fault = Fault()
     # The proxy surely held the request and the reply for so long, whatever else took time.
-    decided = Span(held.won.begin + way_ms, held.won.end - way_ms)
+    decided = Span(held.won.begin + (way_ms if exact else 0), held.won.end - way_ms)
     deadline = bench.deadline(decided, bench.lease_ms)
     assert (await probe(held, deadline, 0.85, stage.far)).outcome == "running", "the lease ran from when it was sent"
     await deadline.wait_over()
@@ -793,8 +793,14 @@ async def lateness_counts_the_way(bench: Bench) -> None:
             stage.near.ask(job="late", slot=now_ms, max_late_ms=way_ms // 2),
             stage.near.ask(job="due", slot=now_ms + 1_000 + way_ms // 2),
         )
-    assert late.outcome == "late", f"a claim that took {way_ms} ms, allowed to be {way_ms // 2} ms late: {late}"
-    assert due.outcome == "won", f"a claim that arrived {way_ms} ms later, when its slot was near enough: {due}"
+    # Where the store has no clock in that step, the decision's moment is any between call and answer, and both tell it.
+    exact = bench.a.capabilities.clock_error_ms == 0
+    if exact or late.now_ms - now_ms > way_ms // 2 + bench.loose_ms:
+        assert late.outcome == "late", f"a claim that took {way_ms} ms, allowed to be {way_ms // 2} ms late: {late}"
+    if exact or due.now_ms - now_ms > way_ms // 2 + bench.loose_ms:
+        assert due.outcome == "won", f"a claim that arrived {way_ms} ms later, when its slot was near enough: {due}"
+    for told in (late, due):
+        assert now_ms - bench.loose_ms <= told.now_ms, f"decided before it was called, at {now_ms}: {told}"
 
 
 @rule(
