@@ -29,7 +29,7 @@ from tenure.model import (
 from tenure.urls import Readers, hide_secrets, split_url, true_or_false, url_options, whole_number
 
 from tenure_dynamodb.clock import StoreClock, clock_of
-from tenure_dynamodb.driver import Account, check_client, new_client
+from tenure_dynamodb.driver import Account, fit, new_client
 from tenure_dynamodb.faults import translated, unavailable
 from tenure_dynamodb.lanes import Lanes
 from tenure_dynamodb.store import Settings, Store
@@ -118,11 +118,9 @@ class DynamoBackend:
             raise InvalidUrl(f"table: {table!r} is no name of a table; use 3 to 255 letters, digits, _, . and -")
         if type(create) is not bool:
             raise InvalidUrl(f"create: {create!r} is neither True nor False")
-        if client is not None:
-            check_client(client)
         self._account = Account(region, _checked_endpoint(endpoint), profile, access_key, secret_key)
         self._table = table
-        self._client = client
+        self._client = None if client is None else fit(client)
         self._clock = clock
         self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)
         self._settings = Settings(

@@ -5,13 +5,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
+from zlib import crc32
 
 from tenure.duration import Duration, to_ms
 from tenure.errors import InvalidUrl
 
 from tenure_dynamodb.clock import StoreClock
 
-CONNECTIONS = 32
+# Imported when the backend is, so that entering does not wait for it; nothing in tenure needs boto3's types.
+_auth: Any = import_module("botocore.auth")
+_config: Any = import_module("botocore.config")
+_core: Any = import_module("botocore.session")
+_boto3: Any = import_module("boto3.session")
+
+CONNECTIONS = 16
 _SIGNATURE = "tenure-v4"
 _STAMP = "%Y%m%dT%H%M%SZ"
 _CERTAIN_MS = 60_000
@@ -32,7 +39,7 @@ class Account:
 def client_config(timeout: Duration = "5s") -> Any:
     """The ``botocore.config.Config`` for a client of one's own: no retries, and no wait longer than the timeout."""
     timeout_s = to_ms(timeout, "timeout", minimum_ms=1) / 1_000
-    return import_module("botocore.config").Config(
+    return _config.Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=timeout_s,
         read_timeout=timeout_s,
@@ -42,21 +49,37 @@ def client_config(timeout: Duration = "5s") -> Any:
     )
 
 
-def check_client(client: Any) -> None:
-    """Refuse (InvalidUrl) a client that would send a request again behind its caller's back."""
+class CutReply(ConnectionError):
+    """A reply that did not arrive whole."""
+
+
+def fit(client: Any) -> Any:
+    """Make a client's replies safe to believe; refuse (InvalidUrl) one that tries again behind its caller's back."""
     retries = client.meta.config.retries or {}
     attempts = retries.get("total_max_attempts", retries.get("max_attempts", 4) + 1)
     if attempts != 1:
         raise InvalidUrl(
             f"client: it sends a request up to {attempts} times; make it with config=tenure_dynamodb.client_config()"
         )
+    client.meta.events.register("before-parse.dynamodb", _check_whole, unique_id="tenure-whole-replies")
+    return client
+
+
+def _check_whole(response_dict: Any, **_: Any) -> None:
+    """Refuse a reply that was cut: botocore would take it for one that says nothing, an item for no item."""
+    headers, body = response_dict["headers"], response_dict["body"]
+    length, checksum = headers.get("content-length", ""), headers.get("x-amz-crc32")
+    if not (length.isdigit() and int(length) == len(body)) and headers.get("transfer-encoding") != "chunked":
+        raise CutReply(f"{len(body)} bytes came of a reply of {length or 'unknown'} bytes")
+    if checksum and not headers.get("content-encoding") and checksum != str(crc32(body)):
+        raise CutReply("the checksum of the reply is another")
 
 
 def new_client(account: Account, timeout_ms: int, clock: StoreClock) -> Any:
     """A client of a session of its own; making one blocks, and nothing is sent."""
-    core = import_module("botocore.session").Session(profile=account.profile)
+    core = _core.Session(profile=account.profile)
     core.register_component("data_loader", _loader(core))
-    session = import_module("boto3.session").Session(
+    session = _boto3.Session(
         aws_access_key_id=account.access_key,
         aws_secret_access_key=account.secret_key,
         region_name=account.region,
@@ -68,7 +91,7 @@ def new_client(account: Account, timeout_ms: int, clock: StoreClock) -> Any:
         config=client_config(f"{timeout_ms}ms"),
     )
     _sign_by(client, clock)
-    return client
+    return fit(client)
 
 
 _loaders: list[Any] = []
@@ -83,8 +106,7 @@ def _loader(core: Any) -> Any:
 
 def _sign_by(client: Any, clock: StoreClock) -> None:
     """Sign by the store's clock once it is known: AWS refuses what is signed by a clock that is wrong by an hour."""
-    auth = import_module("botocore.auth")
-    auth.AUTH_TYPE_MAPS.setdefault(_SIGNATURE, _signer(auth.SigV4Auth))
+    _auth.AUTH_TYPE_MAPS.setdefault(_SIGNATURE, _signer(_auth.SigV4Auth))
 
     def choose(signature_version: Any = None, **_: Any) -> str | None:
         return _SIGNATURE if signature_version == "v4" else None

@@ -50,7 +50,8 @@ def unavailable(place: str, why: str, cause: BaseException) -> BackendUnavailabl
 
 def translated(place: str, table: str, region: str | None, exc: Exception) -> BackendError:
     """The BackendError of what botocore raised, with that as its cause."""
-    error = _of_a_reply(place, table, region, exc) if hasattr(exc, "response") else _without_a_reply(place, exc)
+    replied = isinstance(getattr(exc, "response", None), dict)
+    error = _of_a_reply(place, table, region, exc) if replied else _without_a_reply(place, exc)
     error.__cause__ = exc
     return error
 

@@ -16,9 +16,9 @@ from tenure.model import EARLY_MS, ActiveRuns, Claim, ClaimResult, Ending, RunRe
 from tenure_dynamodb import expressions, item, keys
 from tenure_dynamodb.clock import Moment
 from tenure_dynamodb.expressions import Update
-from tenure_dynamodb.faults import code_of, unavailable
+from tenure_dynamodb.faults import unavailable
 from tenure_dynamodb.item import Known
-from tenure_dynamodb.table import Item, Key, Refused, Table
+from tenure_dynamodb.table import Item, Key, Refused, Table, code_of_cause
 
 Answer = TypeVar("Answer")
 AtOnce = Callable[[Moment], tuple[Update, Answer] | None]
@@ -53,13 +53,14 @@ class Store:
     def enter(self, deadline: float) -> None:
         """Look whether the table is there and fit, make it if told to, and learn the store's clock."""
         try:
-            if self._settings.create:
-                self._table.create(deadline)
             self._check_layout()
         except BackendMisconfigured as exc:
-            if code_of(_cause(exc)) not in _OF_THE_CLOCK:
+            code = code_of_cause(exc)
+            if code == "ResourceNotFoundException" and self._settings.create:
+                self._table.create(deadline)
+            elif code not in _OF_THE_CLOCK:
                 raise
-            self._check_layout()  # the refusal told the time: it is signed right now
+            self._check_layout()  # a refused signature told the time: now it is right
         self.moment(deadline)
 
     def close(self) -> None:
@@ -169,6 +170,8 @@ class Store:
         try:
             self._table.clock.measure(self._check_layout, most_ms * 2 // 3, deadline)
         except TimeoutError as exc:
+            if self._table.clock.moment().doubt_ms <= most_ms:
+                return
             why = (
                 f"{exc}, and clock_error={to_text(most_ms)} was promised; give it more time, or promise less where the"
                 " way to the table is long"
@@ -243,7 +246,3 @@ def _of_a_job_without_runs(claim: Claim, moment: Moment) -> ClaimResult:
     if claim.max_late_ms is not None:
         claim = replace(claim, max_late_ms=claim.max_late_ms + moment.doubt_ms)
     return decision.claim(EMPTY, claim, moment.late)[1]
-
-
-def _cause(exc: BaseException) -> Exception:
-    return exc.__cause__ if isinstance(exc.__cause__, Exception) else Exception()

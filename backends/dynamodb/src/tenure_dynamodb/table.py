@@ -97,14 +97,16 @@ class Table:
             self._request("batch_write_item", RequestItems={self.name: deletes})
 
     def create(self, deadline: float) -> None:
-        """Make the table if it is not there, and wait for it; many may do so at once."""
-        if not self._is_there():
-            try:
-                self._send("create_table", **_DEFINITION)
-            except BackendError as exc:
-                if code_of_cause(exc) != "ResourceInUseException":  # another has just made it
-                    raise
-        self._wait_for_it(deadline)
+        """Make the table, and wait for it; many may do so at once."""
+        try:
+            self._send("create_table", **_DEFINITION)
+        except BackendError as exc:
+            if code_of_cause(exc) != "ResourceInUseException":  # another has just made it
+                raise
+        while not self._is_there():
+            if time.monotonic() + CREATE_STEP_S > deadline:
+                raise unavailable(self.place, "the table is being made; enter again", TimeoutError())
+            time.sleep(CREATE_STEP_S)
         self._expire_history()
 
     def _is_there(self) -> bool:
@@ -114,12 +116,6 @@ class Table:
             if code_of_cause(exc) == "ResourceNotFoundException":
                 return False
             raise
-
-    def _wait_for_it(self, deadline: float) -> None:
-        while not self._is_there():
-            if time.monotonic() + CREATE_STEP_S > deadline:
-                raise unavailable(self.place, "the table is being made; enter again", TimeoutError())
-            time.sleep(CREATE_STEP_S)
 
     def _expire_history(self) -> None:
         try:
@@ -144,20 +140,18 @@ class Table:
             if code_of(exc) == "ConditionalCheckFailedException":
                 raise Refused(response.get("Item") if response else None) from None
             raise translated(self.place, self.name, self.region, exc) from exc
-        if not self._learn(sent, reply):
-            raise BackendMisconfigured(
-                f"{self.place}: its replies have no Date; tenure takes the store's clock from it"
-            )
+        self._learn(sent, reply)
         return reply
 
-    def _learn(self, sent: float, reply: Any) -> bool:
-        """Take the time from a reply; False if it tells none."""
+    def _learn(self, sent: float, reply: Any) -> None:
+        """Take the time from a reply."""
         date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
         try:
             self.clock.learn(date, sent, self.clock.local_ms())
-        except ValueError:
-            return False
-        return True
+        except ValueError as exc:
+            raise BackendMisconfigured(
+                f"{self.place}: its replies have no Date, and no other clock of the store is known; use another server"
+            ) from exc
 
 
 def code_of_cause(exc: BackendError) -> str:

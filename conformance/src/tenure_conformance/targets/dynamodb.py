@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from tenure.model import Capabilities
 
 from tenure_conformance.faults.kit import FaultKit, proxied, with_option
-from tenure_conformance.servers import HOST, Recipe, on_path, restart
+from tenure_conformance.servers import HOST, Recipe, restart
 from tenure_conformance.target import Target
 
 DYNALITE = "dynalite@4.0.0"
@@ -28,7 +30,7 @@ _clocks: dict[str, Any] = {}
 
 def url_of(port: int) -> str:
     """The URL of a local server on that port; the table is made by who enters first."""
-    return f"dynamodb://{_ACCOUNT}@eu-west-1/tenure?create=true&endpoint=http://{HOST}:{port}"
+    return f"dynamodb://{_ACCOUNT}@eu-west-1/tenure?create=true&timeout=20s&endpoint=http://{HOST}:{port}"
 
 
 def endpoint_of(url: str, _port: int = 0) -> tuple[str, int]:
@@ -107,38 +109,42 @@ def _entered_by_a_later_version(url: str, namespace: str) -> None:
 
 
 def _client(url: str) -> Any:
-    from boto3.session import Session
-
     host, port = endpoint_of(url)
     key, secret = _ACCOUNT.split(":")
-    session = Session(aws_access_key_id=key, aws_secret_access_key=secret, region_name="eu-west-1")
+    session = import_module("boto3.session").Session(
+        aws_access_key_id=key, aws_secret_access_key=secret, region_name="eu-west-1"
+    )
     return session.client("dynamodb", endpoint_url=f"http://{host}:{port}")
 
 
-def dynalite() -> Path | None:
-    """Dynalite, installed by npm into the user's cache if it is not on PATH; None without npm and Node.js."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
-        return None
+def _modules() -> Path:
+    """Where npm puts dynalite: the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = cache / "tenure-conformance" / DYNALITE
-    program = place / "node_modules" / ".bin" / "dynalite"
-    if not program.exists():
-        place.mkdir(parents=True, exist_ok=True)
-        install = [npm, "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(place), DYNALITE]
+    return cache / "tenure-conformance" / DYNALITE / "node_modules"
+
+
+def node_with_dynalite() -> Path | None:
+    """Node.js, with dynalite installed by npm if it is not yet; None where that cannot be."""
+    node, npm, modules = shutil.which("node"), shutil.which("npm"), _modules()
+    if node is None or npm is None:
+        return None
+    if not (modules / "dynalite").exists():
+        modules.parent.mkdir(parents=True, exist_ok=True)
+        install = [npm, "install", "--no-audit", "--no-fund", "--no-save", "--prefix", str(modules.parent), DYNALITE]
         subprocess.run(install, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603  fixed
-    return program if program.exists() else None
+    return Path(node) if (modules / "dynalite").exists() else None
 
 
 def _arguments(directory: Path, port: int) -> list[str]:
-    return ["--host", HOST, "--port", str(port), "--path", str(directory / "db"), "--createTableMs", "0"]
+    script = files("tenure_conformance") / "servers" / "dynalite.cjs"
+    return [str(script), str(_modules() / "dynalite"), HOST, str(port), str(directory / "db")]
 
 
 server = Recipe(
     name="dynamodb",
     url=url_of,
     port=4567,
-    find=(on_path("dynalite"), dynalite),
+    find=(node_with_dynalite,),
     arguments=_arguments,
     answers=lambda url: answers(url),
     remedy="install Node.js with npm, which brings dynalite, or use the target dynamodb-moto",

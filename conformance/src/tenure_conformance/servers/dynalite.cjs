@@ -1,0 +1,7 @@
+// Serves dynalite, which by itself ends with the first request that is cut off on its way: module, host, port, directory.
+const [module_, host, port, path] = process.argv.slice(2)
+
+process.on("uncaughtException", (error) => {
+  if (error.code !== "ECONNRESET" && error.code !== "EPIPE") throw error
+})
+require(module_)({ path, createTableMs: 0 }).listen(port, host)
