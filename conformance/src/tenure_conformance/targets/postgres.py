@@ -70,7 +70,9 @@ async def _newer(url: str) -> str:
     """A schema as a much later version would leave it."""
     import psycopg
 
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        # Rules make it at the same moment, and two of Postgres' "if not exists" may both go on to create it.
+        await connection.execute("select pg_advisory_xact_lock(1000000)")
         await connection.execute(f"create schema if not exists {NEWER}")
         await connection.execute(f"create table if not exists {NEWER}.migrations (version integer primary key)")
         await connection.execute(f"insert into {NEWER}.migrations values (1000000) on conflict do nothing")  # noqa: S608
