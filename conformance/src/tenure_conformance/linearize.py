@@ -164,7 +164,9 @@ class JobModel:
             return decision.claim(state, self.granted(claim), operation.call.answer.now_ms)
         fence, started_at = self.observed.get(claim.instance, (0, self.clock_ms))
         following, answer = decision.claim(state, self.granted(claim), started_at)
-        return (_with_fence(following, claim.slot, fence, started_at) if fence else following), answer
+        if fence:
+            following = _with_fence(following, claim.slot, fence, started_at)
+        return replace(following, fence=max(fence, state.fence)), answer
 
     def _after_claim(
         self, state: JobState, following: JobState, expected: ClaimResult, operation: Operation
@@ -177,7 +179,7 @@ class JobModel:
             if not repeated and answer.fence <= state.fence:
                 return ()
             slot = operation.call.arguments["claim"].slot
-            following = _with_fence(following, slot, answer.fence, None)
+            following = replace(_with_fence(following, slot, answer.fence, None), fence=max(answer.fence, state.fence))
             expected = replace(expected, fence=answer.fence)
         return (following,) if self._same_answer(expected, answer) else ()
 
@@ -211,7 +213,7 @@ def _with_fence(state: JobState, slot: int, fence: int, started_at: int | None) 
         return replace(run, fence=fence, started_at=run.started_at if started_at is None else started_at)
 
     runs = tuple(told(run) if run.slot == slot else run for run in state.unfinished)
-    return replace(state, unfinished=runs, fence=max(fence, state.fence))
+    return replace(state, unfinished=runs)
 
 
 def shrunk(operations: Sequence[Operation], model: Model, budget: int = BUDGET // 10) -> list[Operation]:
