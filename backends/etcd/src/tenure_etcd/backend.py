@@ -11,7 +11,7 @@ from tenure import decision
 from tenure.codec import decode_history, encode_history
 from tenure.decision import DEFAULT_KEEP_RESULTS
 from tenure.duration import Duration, to_ms, to_text
-from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable, InvalidUrl
+from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidUrl
 from tenure.model import (
     ActiveRuns,
     Capabilities,
@@ -30,12 +30,12 @@ from tenure.urls import Readers, true_or_false, url_options, whole_number
 
 from tenure_etcd import errors, requests
 from tenure_etcd.cluster import Cluster, is_wanted
-from tenure_etcd.dates import REFRESH_S, Dates, clock_of, monotonic_ms
+from tenure_etcd.dates import CLOCK_ERROR_MS, Dates, clock_of, wrong_speech
 from tenure_etcd.hints import lease_ends
 from tenure_etcd.keys import Layout, record_key
 from tenure_etcd.runs import Runs
 from tenure_etcd.settings import Settings, settings_of_url
-from tenure_etcd.state import FORMAT, newer
+from tenure_etcd.state import FORMAT, check_format
 
 Answer = TypeVar("Answer")
 
@@ -44,9 +44,6 @@ LEAST_LEASE_S = 2
 """etcd grants no shorter lease; longer ones only, if its election timeout was raised."""
 SPARE_RECORDS = 16
 """Records beyond those that are kept before they are dropped, so that not every save drops one."""
-GRACE_S = 0.1
-"""What a call may take beyond its timeout until it is given up even if gRPC does not end it."""
-
 _OPTIONS: Readers = {
     "timeout": str,
     "keep_results": whole_number,
@@ -89,7 +86,11 @@ class EtcdBackend:
         if type(create) is not bool:
             raise InvalidUrl(f"create: {create!r} is neither True nor False")
         self.capabilities = Capabilities(
-            min_lease_ms=LEAST_LEASE_S * SECOND_MS, lease_granularity_ms=SECOND_MS, durable=True, shared=True
+            min_lease_ms=LEAST_LEASE_S * SECOND_MS,
+            lease_granularity_ms=SECOND_MS,
+            clock_error_ms=CLOCK_ERROR_MS,
+            durable=True,
+            shared=True,
         )
         self._settings = settings
         self._namespace = namespace
@@ -130,30 +131,30 @@ class EtcdBackend:
         """See LeaseBackend."""
         check_lease(claim.lease_ms, self.capabilities)
         granted = replace(claim, lease_ms=round_lease(claim.lease_ms, self.capabilities))
-        return await self._call(lambda session, until: session.runs.claim(granted, until))
+        return await self._call(lambda session: session.runs.claim(granted))
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
         check_run(job, slot, token)
-        return await self._call(lambda session, until: session.runs.heartbeat(job, slot, token, until))
+        return await self._call(lambda session: session.runs.heartbeat(job, slot, token))
 
     async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
         """See LeaseBackend."""
         check_run(job, slot, token)
         check_ending(status)
-        return await self._call(lambda session, until: session.runs.finish(job, slot, token, status, until))
+        return await self._call(lambda session: session.runs.finish(job, slot, token, status))
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
         check_run(job, slot, token)
-        return await self._call(lambda session, until: session.runs.release(job, slot, token, until))
+        return await self._call(lambda session: session.runs.release(job, slot, token))
 
     async def active(self, jobs: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
         for job in jobs:
             check_name(job, "job")
         names = sorted(set(jobs))
-        return await self._call(lambda session, until: session.runs.active(names, until))
+        return await self._call(lambda session: session.runs.active(names))
 
     async def save_result(self, job: str, result: RunResult) -> None:
         """See LeaseBackend."""
@@ -162,10 +163,10 @@ class EtcdBackend:
         key = record_key(history, result.slot, result.attempt)
         request = requests.save_record(history, key, encode_history((result,)), overwrites=decision.overwrites(result))
 
-        async def save(session: _Session, until: float) -> None:
-            answer = await session.cluster.call("txn", request, until)
+        async def save(session: _Session) -> None:
+            answer = await session.cluster.call("txn", request)
             if answer.responses[-1].response_range.count > self._keep_results + SPARE_RECORDS:
-                await self._prune(session.cluster, history, until)
+                await self._prune(session.cluster, history)
 
         await self._call(save)
 
@@ -174,7 +175,7 @@ class EtcdBackend:
         check_name(job, "job")
         check_limit(limit)
         request = requests.read_records(self._layout.history(job), min(limit, self._keep_results))
-        answer = await self._call(lambda session, until: session.cluster.call("read", request, until))
+        answer = await self._call(lambda session: session.cluster.call("read", request))
         return [decode_history(kv.value)[0] for kv in answer.kvs]
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
@@ -183,65 +184,61 @@ class EtcdBackend:
             check_name(job, "job")
         session = self._serving()
         numbered = {number: self._layout.job(job) for number, job in enumerate(dict.fromkeys(jobs), start=1)}
-        async for name in lease_ends(session.cluster, numbered, self._timeout_ms / 1_000):
+        async for name in lease_ends(session.cluster, numbered):
             yield name
 
-    async def _prune(self, cluster: Cluster, history: bytes, until: float) -> None:
+    async def _prune(self, cluster: Cluster, history: bytes) -> None:
         """Drop all records but the newest; one that is saved meanwhile makes some more of them old, and none new."""
         request = requests.read_records(history, self._keep_results + 1, keys_only=True)
-        found = (await cluster.call("read", request, until)).kvs
+        found = (await cluster.call("read", request)).kvs
         if len(found) > self._keep_results:
-            await cluster.call("drop", requests.drop_records(history, found[-1].key), until)
+            await cluster.call("drop", requests.drop_records(history, found[-1].key))
 
-    async def _prepare(self, session: "_Session", until: float) -> None:
-        await self._check_format(session.cluster, until)
-        lease, ttl_s = await session.cluster.grant(1, until)
-        session.cluster.revoke(lease, until)
-        await session.dates.measure((until - session.cluster.loop.time()) / 4)
-        session.refresh()
-        self.capabilities = replace(
-            self.capabilities, min_lease_ms=ttl_s * SECOND_MS, clock_error_ms=session.clock_error_ms()
-        )
+    async def _prepare(self, session: "_Session") -> None:
+        try:
+            cluster_id = await self._check_format(session.cluster)
+        except Exception as exc:
+            await session.explain(exc)
+            raise
+        await session.know_clock(cluster_id)
+        lease, ttl_s = await session.cluster.grant(1)
+        session.cluster.revoke(lease)
+        self.capabilities = replace(self.capabilities, min_lease_ms=ttl_s * SECOND_MS)
 
-    async def _check_format(self, cluster: Cluster, until: float) -> None:
+    async def _check_format(self, cluster: Cluster) -> int:
+        """Have the namespace's format be one that is known here; the id of the cluster."""
         key = self._layout.format
-        found = (await cluster.call("read", requests.read_key(key), until)).kvs
+        answer = await cluster.call("read", requests.read_key(key))
+        cluster_id, found = int(answer.header.cluster_id), answer.kvs
         if not found and not self._create:
-            raise BackendMisconfigured(f"there is no store at {self._settings}: it has no key {key.decode()!r}")
+            raise BackendMisconfigured(f"there is no store at {self}: it has no key {key.decode()!r}")
         if not found:
-            answer = await cluster.call("txn", requests.create_key(key, b"%d" % FORMAT), until)
+            answer = await cluster.call("txn", requests.create_key(key, b"%d" % FORMAT))
             found = () if answer.succeeded else answer.responses[0].response_range.kvs
         for kv in found:
-            if not kv.value.isdigit():
-                raise BackendMisconfigured(
-                    f"{self._settings}: {key.decode()!r} holds {kv.value[:40]!r}, which tenure did not write;"
-                    " use another root, as in etcd://host/apps/tenure"
-                )
-            if int(kv.value) > FORMAT:
-                raise newer(int(kv.value))
+            check_format(kv.value, key)
+        return cluster_id
 
     async def _call(self, work: "Work[Answer]") -> Answer:
         return await self._in_time(self._serving(), work)
 
     async def _in_time(self, session: "_Session", work: "Work[Answer]") -> Answer:
         """The answer, or a BackendError by the call's deadline."""
-        timeout_s = self._timeout_ms / 1_000
-        loop = session.cluster.loop
-        until = loop.time() + timeout_s
         session.begin()
+        member = session.cluster.member
         try:
-            async with asyncio.timeout_at(until + GRACE_S):
-                return await work(session, until)
-        except BackendError:
-            raise
+            async with asyncio.timeout(self._timeout_ms / 1_000):
+                return await work(session)
         except asyncio.CancelledError as exc:
             if is_wanted():
                 raise
             raise BackendUnavailable(f"{self._settings}: the backend was left amid the call") from exc
         except TimeoutError as exc:
+            session.cluster.blame(member)
             raise BackendUnavailable(f"{self._settings}: no answer within {to_text(self._timeout_ms)}") from exc
-        except Exception as exc:
-            raise errors.translate(exc, str(self._settings), self._layout.prefix) from exc
+        except Exception as exc:  # noqa: BLE001  whatever gRPC raises, a caller gets ours
+            error = errors.translate(exc, str(self._settings), self._layout.prefix)
+            raise error from (None if error is exc else exc)
         finally:
             session.end()
 
@@ -261,22 +258,39 @@ class EtcdBackend:
             await session.aclose()
 
 
-Work = Callable[["_Session", float], Coroutine[Any, Any, Answer]]
+Work = Callable[["_Session"], Coroutine[Any, Any, Answer]]
 
 
 class _Session:
     """What is open while the backend is entered."""
 
+    runs: Runs
+
     def __init__(self, settings: Settings, layout: Layout, timeout_s: float) -> None:
         self.cluster = Cluster(settings, timeout_s)
-        self._clock = clock_of(settings)
-        self.dates = Dates(settings, self._clock)
-        self.runs = Runs(self.cluster, layout, self._clock, timeout_s)
+        self._dates = Dates(settings)
+        self._layout = layout
         self._timeout_s = timeout_s
         self._calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._refreshing = False
+        self._is_ready = False
+
+    async def explain(self, error: Exception) -> None:
+        """Raise what is wrong about the way to the member that did not answer, if it can be seen."""
+        endpoint = self.cluster.member.endpoint
+        wrong = await wrong_speech(self.cluster.settings, endpoint) if errors.blames_member(error) else None
+        if wrong is not None:
+            raise BackendMisconfigured(f"{endpoint}: {wrong}") from error
+
+    async def know_clock(self, cluster_id: int) -> None:
+        """Learn the cluster's clock, and keep it fresh from then on; once."""
+        clock = clock_of(cluster_id)
+        await self._dates.measure(clock)
+        if not self._is_ready:
+            self._is_ready = True
+            self.runs = Runs(self.cluster, self._layout, clock)
+            self.cluster.spawn(self._dates.keep_fresh(clock), in_time=False)
 
     def begin(self) -> None:
         """A call is on its way."""
@@ -289,19 +303,9 @@ class _Session:
         if not self._calls:
             self._idle.set()
 
-    def refresh(self) -> None:
-        """Keep the clock fresh from now on."""
-        if not self._refreshing:
-            self._refreshing = True
-            self.cluster.spawn(self.dates.keep_fresh())
-
-    def clock_error_ms(self) -> int:
-        """How far the clock may be off, now and until it is looked at again."""
-        return self._clock.at(monotonic_ms() + 2_000 * REFRESH_S).error_ms
-
     async def aclose(self) -> None:
         """Wait for the calls that are on their way, each of which has a deadline, and end everything."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s + GRACE_S):
+            async with asyncio.timeout(self._timeout_s):
                 await self._idle.wait()
         await self.cluster.aclose()

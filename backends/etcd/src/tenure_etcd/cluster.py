@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
 from aetcd.rpc import rpc_pb2_grpc as stubs  # type: ignore[import-untyped]  # aetcd has no annotations
@@ -13,6 +13,7 @@ from tenure_etcd import errors, requests
 from tenure_etcd.requests import Request
 from tenure_etcd.settings import Settings
 
+Told = TypeVar("Told")
 Answer = Any
 """A message of etcd's protocol; its classes have no types."""
 
@@ -81,46 +82,46 @@ class Cluster:
             self._member = Member(endpoint, self._channel(endpoint))
         return self._member
 
-    async def call(self, method: str, request: Request, until: float) -> Answer:
+    async def call(self, method: str, request: Request) -> Answer:
         """The answer to one request; AioRpcError if there is none: the next request goes elsewhere if that may help.
 
         A request that surely was not sent goes to the other members at once, any other is sent once.
         """
         for _ in self.settings.endpoints[1:]:
             try:
-                return await self._ask(method, request, until)
+                return await self._ask(method, request)
             except grpc.aio.AioRpcError as exc:
                 if not errors.never_left(exc):
                     raise
-        return await self._ask(method, request, until)
+        return await self._ask(method, request)
 
-    async def keep_alive(self, lease: int, until: float) -> int:
+    async def keep_alive(self, lease: int) -> int:
         """Renew a lease; the seconds that it has now, 0 if it is no more."""
-        answer = await self.call("keep_alive", requests.keep_alive(lease), until)
+        answer = await self.call("keep_alive", requests.keep_alive(lease))
         return int(answer.TTL)
 
-    async def grant(self, ttl_s: int, until: float) -> tuple[int, int]:
+    async def grant(self, ttl_s: int) -> tuple[int, int]:
         """A new lease, and the seconds that it has: more than asked for where the server's least is more."""
-        answer = await self.call("grant", requests.grant(ttl_s), until)
+        answer = await self.call("grant", requests.grant(ttl_s))
         return answer.ID, answer.TTL
 
-    def revoke(self, lease: int, until: float) -> None:
+    def revoke(self, lease: int) -> None:
         """End a lease that no run needs any more, some time soon; it would end by itself too."""
-        self.spawn(self.call("revoke", requests.revoke(lease), until))
+        self.spawn(self.call("revoke", requests.revoke(lease)))
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Do something beside, whose failure matters to nobody, until the cluster is closed."""
-        task = self.loop.create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, Told], *, in_time: bool = True) -> "asyncio.Task[Told]":
+        """Do something beside, whose failure matters to nobody, until the timeout is over or the cluster closed."""
+        task = self.loop.create_task(self._in_time(work) if in_time else work)
         self._background.add(task)
         task.add_done_callback(self._ended)
         return task
 
-    async def metadata(self, until: float) -> tuple[tuple[str, str], ...]:
+    async def metadata(self) -> tuple[tuple[str, str], ...]:
         """What goes along with each request."""
         if self.settings.user is None:
             return _WITH_LEADER
         if self._token is None:
-            await self._authenticate(None, until)
+            await self._authenticate(None)
         return _WITH_LEADER if not self._token else (*_WITH_LEADER, ("token", self._token))
 
     def forget_token(self) -> None:
@@ -132,7 +133,7 @@ class Cluster:
         if self._member is member:
             self._turn += 1
             self._member = None
-            self.spawn(self._retire(member))
+            self.spawn(self._retire(member), in_time=False)
 
     async def aclose(self) -> None:
         """End everything."""
@@ -145,6 +146,10 @@ class Cluster:
         if member is not None:
             await member.channel.close()
 
+    async def _in_time(self, work: Coroutine[Any, Any, Told]) -> Told:
+        async with asyncio.timeout(self._timeout_s):
+            return await work
+
     async def _retire(self, member: Member) -> None:
         """Close a channel once its calls have ended."""
         try:
@@ -152,15 +157,15 @@ class Cluster:
         finally:
             await member.channel.close()
 
-    async def _ask(self, method: str, request: Request, until: float) -> Answer:
+    async def _ask(self, method: str, request: Request) -> Answer:
         """Once, or twice if the first was refused for its token."""
         member = self.member
         try:
             if self.settings.user is None:  # by far the most
-                return await self._send(member, method, request, _WITH_LEADER, until)
-            return await self._send_with_token(member, method, request, until)
+                return await self._send(member, method, request, _WITH_LEADER)
+            return await self._send_with_token(member, method, request)
         except grpc.aio.AioRpcError as exc:
-            if errors.blames_member(exc) and (len(self.settings.endpoints) > 1 or errors.is_silent(exc)):
+            if errors.blames_member(exc) and len(self.settings.endpoints) > 1:
                 self.blame(member)
             raise
         except asyncio.CancelledError as exc:
@@ -168,24 +173,23 @@ class Cluster:
                 raise
             raise BackendUnavailable(f"{self.settings}: the connection was closed amid the call") from exc
 
-    async def _send_with_token(self, member: Member, method: str, request: Request, until: float) -> Answer:
-        metadata = await self.metadata(until)
+    async def _send_with_token(self, member: Member, method: str, request: Request) -> Answer:
+        metadata = await self.metadata()
         token = self._token
         try:
-            return await self._send(member, method, request, metadata, until)
+            return await self._send(member, method, request, metadata)
         except grpc.aio.AioRpcError as exc:
             if not errors.needs_token(exc):
                 raise
-        await self._authenticate(token, until)
-        return await self._send(member, method, request, await self.metadata(until), until)
+        await self._authenticate(token)
+        return await self._send(member, method, request, await self.metadata())
 
     async def _send(
-        self, member: Member, method: str, request: Request, metadata: tuple[tuple[str, str], ...], until: float
+        self, member: Member, method: str, request: Request, metadata: tuple[tuple[str, str], ...]
     ) -> Answer:
-        left_s = until - self.loop.time()
         if method != "keep_alive":
-            return await getattr(member, method)(request, timeout=left_s, metadata=metadata)
-        stream = member.keep_alive(timeout=left_s, metadata=metadata)
+            return await getattr(member, method)(request, metadata=metadata)
+        stream = member.keep_alive(metadata=metadata)
         try:
             await stream.write(request)
             answer = await stream.read()
@@ -195,7 +199,7 @@ class Cluster:
             raise BackendUnavailable(f"{self.settings}: the stream of a heartbeat ended without an answer")
         return answer
 
-    async def _authenticate(self, stale: str | None, until: float) -> None:
+    async def _authenticate(self, stale: str | None) -> None:
         """A token instead of the stale one, unless another call has had one meanwhile."""
         assert self.settings.user is not None
         async with self._authenticating:
@@ -203,7 +207,7 @@ class Cluster:
                 return
             request = requests.authenticate(self.settings.user, self.settings.password or "")
             try:
-                self._token = (await self._send(self.member, "authenticate", request, (), until)).token
+                self._token = (await self._send(self.member, "authenticate", request, ())).token
             except grpc.aio.AioRpcError as exc:
                 if not errors.needs_no_user(exc):
                     raise

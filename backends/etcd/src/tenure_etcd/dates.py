@@ -6,66 +6,74 @@ from contextlib import suppress
 
 from tenure.clock import SystemClock
 from tenure.dateclock import DateClock
-from tenure.errors import BackendMisconfigured, BackendUnavailable
+from tenure.errors import BackendError, BackendMisconfigured, BackendUnavailable
 
 from tenure_etcd.settings import Settings
 
-ENOUGH_MS = 15
-"""The clock is looked at until it is known as well as this, or the time for it is over."""
-STEP_MS = 20
-MEASURE_S = 1.1
-"""Within a second its end is seen."""
+CLOCK_ERROR_MS = 50
+"""What is promised: more than what is enough, and than two clocks can drift apart until the next look."""
+ENOUGH_MS = 20
+STEP_MS = 15
 REFRESH_S = 20.0
 _LIMIT = 65_536
 
-_clocks: dict[tuple[str, ...], DateClock] = {}
-"""Of each cluster that this process has used: it takes up to a second to learn one."""
+_clocks: dict[int, DateClock] = {}
+"""Of each cluster that this process has used, by its id: it takes up to a second to learn one."""
 
 monotonic_ms = SystemClock().monotonic_ms
 
 
-def clock_of(settings: Settings) -> DateClock:
+def clock_of(cluster_id: int) -> DateClock:
     """The clock of the cluster, shared by all backends of this process."""
-    return _clocks.setdefault(settings.endpoints, DateClock())
+    return _clocks.setdefault(cluster_id, DateClock())
 
 
 class Dates:
-    """Asks the members' HTTP side for the date, and tells the clock."""
+    """Asks the members' HTTP side for the date, and tells a clock."""
 
-    def __init__(self, settings: Settings, clock: DateClock) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._clock = clock
         self._context = None if settings.tls is None else settings.tls.context()
         self._turn = 0
 
-    async def measure(self, within_s: float) -> None:
-        """Look until the clock is well known, for that long at most; raises BackendError if there is no date at all."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + min(within_s, MEASURE_S)
-        if self._clock.known and self._clock.at(monotonic_ms()).error_ms <= ENOUGH_MS:
-            return
-        async with _Connection(self._endpoint(), self._context) as connection:
-            while True:
-                await connection.look(self._clock)
-                if self._clock.at(monotonic_ms()).error_ms <= ENOUGH_MS or loop.time() >= until:
-                    return
-                await asyncio.sleep(STEP_MS / 1_000)
+    async def measure(self, clock: DateClock) -> None:
+        """Look until a second's end was seen, and the clock is known well; BackendError if no member tells the date."""
+        for _ in self._settings.endpoints[1:]:
+            with suppress(BackendUnavailable):
+                return await self._measure(clock)
+            self._turn += 1
+        return await self._measure(clock)
 
-    async def keep_fresh(self) -> None:
+    async def keep_fresh(self, clock: DateClock) -> None:
         """Look now and then, at the moment that tells most, for as long as nobody ends it."""
         while True:
             await asyncio.sleep(REFRESH_S)
             now_ms = monotonic_ms()
-            await asyncio.sleep((self._clock.best_moment_ms(now_ms) - now_ms) / 1_000)
+            await asyncio.sleep((clock.best_moment_ms(now_ms) - now_ms) / 1_000)
             try:
-                async with asyncio.timeout(REFRESH_S), _Connection(self._endpoint(), self._context) as connection:
-                    await connection.look(self._clock)
-            except (BackendUnavailable, BackendMisconfigured, OSError, TimeoutError):
+                async with asyncio.timeout(REFRESH_S), self._connection() as connection:
+                    await connection.look(clock)
+                if not _is_known(clock, CLOCK_ERROR_MS):  # it was set
+                    await self._measure(clock)
+            except (BackendError, TimeoutError):
                 self._turn += 1  # the interval only widens meanwhile
 
-    def _endpoint(self) -> tuple[str, int]:
+    async def _measure(self, clock: DateClock) -> None:
+        if _is_known(clock, ENOUGH_MS):
+            return
+        async with self._connection() as connection:
+            await connection.look(clock)
+            while not _is_known(clock, ENOUGH_MS):
+                await asyncio.sleep(STEP_MS / 1_000)
+                await connection.look(clock)
+
+    def _connection(self) -> "_Connection":
         endpoints = self._settings.endpoints
-        return self._settings.http_endpoint(endpoints[self._turn % len(endpoints)])
+        return _Connection(self._settings.http_endpoint(endpoints[self._turn % len(endpoints)]), self._context)
+
+
+def _is_known(clock: DateClock, error_ms: int) -> bool:
+    return clock.known and clock.at(monotonic_ms()).error_ms <= error_ms
 
 
 class _Connection:
@@ -78,9 +86,7 @@ class _Connection:
 
     async def __aenter__(self) -> "_Connection":
         try:
-            self._streams = await asyncio.open_connection(
-                self._host, self._port, ssl=self._context, limit=_LIMIT, happy_eyeballs_delay=0.25
-            )
+            self._streams = await asyncio.open_connection(self._host, self._port, ssl=self._context, limit=_LIMIT)
         except OSError as exc:
             raise BackendUnavailable(f"http://{self._host}:{self._port}: {exc}") from exc
         return self
@@ -111,6 +117,27 @@ class _Connection:
             ) from exc
         except (OSError, EOFError) as exc:
             raise BackendUnavailable(f"http://{self._host}:{self._port}: {exc or 'it hung up'}") from exc
+
+
+async def wrong_speech(settings: Settings, endpoint: str) -> str | None:
+    """What is wrong about TLS on the way to a member that did not answer over gRPC; None if nothing is."""
+    host, _, port = endpoint.rpartition(":")
+    place = host.strip("[]"), int(port)
+    try:
+        if settings.tls is None:
+            async with _Connection(place, _any_certificate()):
+                return "it asks for TLS; write etcds:// instead of etcd://"
+        async with _Connection(place, None) as connection:
+            await connection.look(DateClock())
+            return "it does not speak TLS; write etcd:// instead of etcds://"
+    except BackendError:
+        return None
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it, nor believed
+    return context
 
 
 def _fields(head: str) -> dict[str, str]:

@@ -68,11 +68,6 @@ def never_left(error: BaseException) -> bool:
     return code_of(error) is grpc.StatusCode.UNAVAILABLE and details_of(error).startswith(REFUSED)
 
 
-def is_silent(error: BaseException) -> bool:
-    """Whether there was no answer in time: the connection may be dead."""
-    return code_of(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
 def needs_no_user(error: BaseException) -> bool:
     """Whether the cluster knows no users at the moment."""
     return "authentication is not enabled" in details_of(error)

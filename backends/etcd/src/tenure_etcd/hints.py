@@ -13,13 +13,13 @@ from tenure_etcd.keys import JobKeys
 _PAUSES_S = (0.05, 0.2, 0.5, 1.0)
 
 
-async def lease_ends(cluster: Cluster, jobs: Mapping[int, JobKeys], timeout_s: float) -> AsyncIterator[str]:
+async def lease_ends(cluster: Cluster, jobs: Mapping[int, JobKeys]) -> AsyncIterator[str]:
     """The name of a job each time one of its leases ends; jobs by numbers from 1. A watch that is lost comes back."""
     failures = 0
     while not cluster.closed:
         member = cluster.member
         try:
-            metadata = await cluster.metadata(cluster.loop.time() + timeout_s)
+            metadata = await cluster.metadata()
             stream = member.watch(metadata=metadata)
             try:
                 for number, job in jobs.items():

@@ -23,18 +23,26 @@ def read_jobs(jobs: Sequence[JobKeys]) -> Request:
 
 
 def replace_state(
-    job: JobKeys, revision: int, state: bytes, *, live: Place | None = None, over: Sequence[Place] = ()
+    job: JobKeys,
+    revision: int,
+    state: bytes,
+    *,
+    live: Place | None = None,
+    held: Place | None = None,
+    over: Sequence[Place] = (),
 ) -> Request:
     """Store the state if the one of that revision is still there, else read the job.
 
-    The run in the place ``live`` hangs on its lease from then on, those in the places ``over`` on none.
+    The run in the place ``live`` hangs on its lease from then on, those in the places ``over`` on none. The run in the
+    place ``held`` must still hang on its own.
     """
+    unchanged = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=job.state, mod_revision=revision)
     success = [_op(request_put=pb.PutRequest(key=job.state, value=state))]
     if live is not None:
         success.append(_op(request_put=pb.PutRequest(key=job.live(live.number), lease=live.lease)))
     success += [_op(request_delete_range=pb.DeleteRangeRequest(key=job.live(place.number))) for place in over]
     return pb.TxnRequest(
-        compare=[pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=job.state, mod_revision=revision)],
+        compare=[unchanged, *([] if held is None else _hangs_on(job, held))],
         success=success,
         failure=[_op(request_range=read_job(job))],
     )
@@ -42,14 +50,8 @@ def replace_state(
 
 def write_beat(job: JobKeys, place: Place, end: int) -> Request:
     """Store when the lease ends, if it is the one that keeps the run in that place alive."""
-    key = job.live(place.number)
-    return pb.TxnRequest(
-        compare=[
-            pb.Compare(result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0),
-            pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.LEASE, key=key, lease=place.lease),
-        ],
-        success=[_op(request_put=pb.PutRequest(key=job.beat(place.number), value=encode_beat(place, end)))],
-    )
+    put = pb.PutRequest(key=job.beat(place.number), value=encode_beat(place, end))
+    return pb.TxnRequest(compare=_hangs_on(job, place), success=[_op(request_put=put)])
 
 
 def save_record(history: bytes, key: bytes, record: bytes, *, overwrites: bool) -> Request:
@@ -111,6 +113,15 @@ def watch_ends(job: JobKeys, number: int) -> Request:
             key=job.lives, range_end=range_end(job.lives), watch_id=number, filters=[pb.WatchCreateRequest.NOPUT]
         )
     )
+
+
+def _hangs_on(job: JobKeys, place: Place) -> list[Request]:
+    """That the run in that place hangs on that very lease."""
+    key = job.live(place.number)
+    return [
+        pb.Compare(result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0),
+        pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.LEASE, key=key, lease=place.lease),
+    ]
 
 
 def _op(**request: Request) -> Request:

@@ -37,25 +37,24 @@ class Runs:
     was changed meanwhile; an answer that changes nothing is only given of what was read after the call began.
     """
 
-    def __init__(self, cluster: Cluster, layout: Layout, clock: DateClock, timeout_s: float) -> None:
+    def __init__(self, cluster: Cluster, layout: Layout, clock: DateClock) -> None:
         self._cluster = cluster
         self._layout = layout
         self._clock = clock
-        self._timeout_s = timeout_s
         self._views: dict[str, View] = {}
         self._lost: set[str] = set()
         """Jobs whose last claim was not won: others are there, so the next claim looks first."""
         self._turns = Turns()
 
-    async def claim(self, claim: Claim, until: float) -> ClaimResult:
+    async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend; ``lease_ms`` is in whole seconds."""
-        name = claim.job
-        lease = _Lease(self._cluster, claim.lease_ms, until)
+        name, begun = claim.job, self._cluster.loop.time()
+        lease = _Lease(self._cluster, claim.lease_ms)
         if claim.mode != "takeover" and name not in self._lost and name not in self._views:
             lease.ask()  # while the job is read
         try:
             async with self._turns.of(name):
-                result = await self._claim(self._layout.job(name), claim, lease, until)
+                result = await self._claim(self._layout.job(name), claim, lease, begun)
         finally:
             lease.leave()
         if result.outcome == "won":
@@ -64,60 +63,58 @@ class Runs:
             self._lost.add(name)
         return result
 
-    async def heartbeat(self, name: str, slot: int, token: str, until: float) -> bool:
+    async def heartbeat(self, name: str, slot: int, token: str) -> bool:
         """See LeaseBackend; two requests at once where the run hangs on the lease that we know of."""
         job = self._layout.job(name)
-        view = self._views.get(name) or await self._read(job, until)
+        view = self._views.get(name) or await self._read(job)
         run = _held(view, slot, token)
-        if run is not None and await self._renew(job, view, run, until):
+        if run is not None and await self._renew(job, view, run):
             return True
         async with self._turns.of(name):
-            return await self._revive(job, slot, token, until)
+            return await self._revive(job, slot, token)
 
-    async def finish(self, name: str, slot: int, token: str, status: Ending, until: float) -> bool:
+    async def finish(self, name: str, slot: int, token: str, status: Ending) -> bool:
         """See LeaseBackend."""
-        return await self._end(name, slot, until, lambda state, _: decision.finish(state, slot, token, status))
+        return await self._end(name, slot, lambda state, _: decision.finish(state, slot, token, status))
 
-    async def release(self, name: str, slot: int, token: str, until: float) -> bool:
+    async def release(self, name: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
-        return await self._end(name, slot, until, lambda state, now: decision.release(state, slot, token, now))
+        return await self._end(name, slot, lambda state, now: decision.release(state, slot, token, now))
 
-    async def active(self, names: Sequence[str], until: float) -> ActiveRuns:
+    async def active(self, names: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
         jobs = [self._layout.job(name) for name in names]
         views: list[View] = []
         for start in range(0, len(jobs), AT_ONCE):
-            views += await self._read_all(jobs[start : start + AT_ONCE], until)
+            views += await self._read_all(jobs[start : start + AT_ONCE])
         now = self._now().middle
         found = zip(names, views, strict=True)
         return ActiveRuns(now, tuple([run for name, view in found for run in decision.active(name, view.at(now), now)]))
 
-    async def _claim(self, job: JobKeys, claim: Claim, lease: "_Lease", until: float) -> ClaimResult:
+    async def _claim(self, job: JobKeys, claim: Claim, lease: "_Lease", begun: float) -> ClaimResult:
         view = None if claim.job in self._lost else self._views.get(claim.job)
         for tries in count():
-            view = view or await self._read(job, until)
+            view = view or await self._read(job)
             now = self._now().nearest(claim.slot)  # in doubt it is neither late nor early
             known = view.at(now)
             state, result = decision.claim(known, claim, now)
-            if state is known and self._is_fresh(view, until):
+            if state is known and self._is_fresh(view, begun):
                 return result
             if state is known:
                 view = None
             elif result.outcome != "won":
-                changed, view = await self._replace(job, view, state, until)
+                changed, view = await self._replace(job, view, state)
                 if changed:
                     return result
             else:
                 before = view
-                view = await self._win(job, before, state, claim.slot, lease, until)
+                view = await self._win(job, before, state, claim.slot, lease)
                 if view is not None and lease.used:
                     return replace(result, fence=_of(view.state, claim.slot).fence)
             await _pause(tries)
         raise AssertionError("unreachable")
 
-    async def _win(
-        self, job: JobKeys, view: View, state: JobState, slot: int, lease: "_Lease", until: float
-    ) -> View | None:
+    async def _win(self, job: JobKeys, view: View, state: JobState, slot: int, lease: "_Lease") -> View | None:
         """Store a win, new or repeated: in both cases the run hangs on a lease of its own from then on.
 
         What is known of the job now; ``lease.used`` tells whether it was stored.
@@ -126,7 +123,7 @@ class Runs:
         place = Place(view.free_place() if former is None else former.number, await lease.take())
         is_new = former is None or _of(view.state, slot).attempt != _of(state, slot).attempt
         try:
-            changed, after = await self._replace(job, view, state, until, placed=(slot, place), is_win=is_new)
+            changed, after = await self._replace(job, view, state, placed=(slot, place), is_win=is_new)
         except grpc.aio.AioRpcError as exc:
             if not errors.lease_is_gone(exc):
                 raise
@@ -135,18 +132,18 @@ class Runs:
         if changed:
             lease.used = True
             if former is not None:
-                self._cluster.revoke(former.lease, until)
+                self._cluster.revoke(former.lease)
         return after
 
-    async def _renew(self, job: JobKeys, view: View, run: RunState, until: float) -> bool:
+    async def _renew(self, job: JobKeys, view: View, run: RunState) -> bool:
         """Renew the lease and store its new end; True if the run still hung on it.
 
         Whichever of the two comes first, there was a moment when the run was held and its lease live.
         """
         place, end = view.places[run.slot], self._now().middle + run.lease_ms
         left_s, stored = await asyncio.gather(
-            self._cluster.keep_alive(place.lease, until),
-            self._cluster.call("txn", requests.write_beat(job, place, end), until),
+            self._cluster.keep_alive(place.lease),
+            self._cluster.call("txn", requests.write_beat(job, place, end)),
         )
         if not (left_s > 0 and stored.succeeded):
             return False
@@ -155,41 +152,42 @@ class Runs:
             self._views[job.name] = known.with_end(run.slot, end)
         return True
 
-    async def _revive(self, job: JobKeys, slot: int, token: str, until: float) -> bool:
+    async def _revive(self, job: JobKeys, slot: int, token: str) -> bool:
         """Put the run that the token holds on a new lease, whatever became of the former one."""
         for tries in count():
-            view = await self._read(job, until)
+            view = await self._read(job)
             run = _held(view, slot, token)
             if run is None:
                 return False
-            lease = _Lease(self._cluster, run.lease_ms, until)
+            lease = _Lease(self._cluster, run.lease_ms)
             now = self._now().middle
             state, _ = decision.heartbeat(view.at(now), slot, token, now)
-            if await self._win(job, view, state, slot, lease, until) is not None and lease.used:
+            if await self._win(job, view, state, slot, lease) is not None and lease.used:
                 return True
             lease.leave()
             await _pause(tries)
         raise AssertionError("unreachable")
 
-    async def _end(self, name: str, slot: int, until: float, decide: Decide) -> bool:
+    async def _end(self, name: str, slot: int, decide: Decide) -> bool:
+        begun = self._cluster.loop.time()
         job = self._layout.job(name)
         async with self._turns.of(name):
             view = self._views.get(name)
             for tries in count():
-                view = view or await self._read(job, until)
+                view = view or await self._read(job)
                 now = self._now().middle
                 known = view.at(now)
                 state, held = decide(known, now)
-                is_fresh = self._is_fresh(view, until)
+                is_fresh = self._is_fresh(view, begun)
                 if state is known and is_fresh:
                     return held
                 if state is known or (not is_fresh and _of(view.state, slot).expires_at <= now):
                     view = None  # of a lease that may be over it is told when it was
                     continue
                 place = view.places[slot]
-                changed, view = await self._replace(job, view, state, until)
+                changed, view = await self._replace(job, view, state)
                 if changed:
-                    self._cluster.revoke(place.lease, until)
+                    self._cluster.revoke(place.lease)
                     return held
                 await _pause(tries)
         raise AssertionError("unreachable")
@@ -199,7 +197,6 @@ class Runs:
         job: JobKeys,
         view: View,
         state: JobState,
-        until: float,
         *,
         placed: tuple[int, Place] | None = None,
         is_win: bool = False,
@@ -213,31 +210,32 @@ class Runs:
             view.revision,
             encode(state, places, placed[0] if placed and is_win else None),
             live=None if placed is None else placed[1],
+            held=view.places[placed[0]] if placed is not None and not is_win and placed[0] in view.live else None,
             over=[view.places[one] for one in view.live - live],
         )
         asked_at = self._cluster.loop.time()
-        answer = await self._cluster.call("txn", request, until)
+        answer = await self._cluster.call("txn", request)
         if answer.succeeded:
             revision = answer.header.revision
             if placed is not None:
                 live |= {placed[0]}
                 state = _fenced(state, placed[0], revision) if is_win else state
-            after = View(revision, state, places, live, asked_at)
+            after = View(revision, state, places, live, view.asked_at)  # who else is alive was not looked at
         else:
             after = decode(job, answer.responses[0].response_range.kvs, asked_at)
         self._keep(job.name, after)
         return answer.succeeded, after
 
-    async def _read(self, job: JobKeys, until: float) -> View:
+    async def _read(self, job: JobKeys) -> View:
         asked_at = self._cluster.loop.time()
-        answer = await self._cluster.call("read", requests.read_job(job), until)
+        answer = await self._cluster.call("read", requests.read_job(job))
         view = decode(job, answer.kvs, asked_at)
         self._keep(job.name, view)
         return view
 
-    async def _read_all(self, jobs: Sequence[JobKeys], until: float) -> list[View]:
+    async def _read_all(self, jobs: Sequence[JobKeys]) -> list[View]:
         asked_at = self._cluster.loop.time()
-        answer = await self._cluster.call("txn", requests.read_jobs(jobs), until)
+        answer = await self._cluster.call("txn", requests.read_jobs(jobs))
         parts = zip(jobs, answer.responses, strict=True)
         return [decode(job, part.response_range.kvs, asked_at) for job, part in parts]
 
@@ -248,9 +246,9 @@ class Runs:
             self._lost.discard(forgotten)
         self._views[name] = view
 
-    def _is_fresh(self, view: View, until: float) -> bool:
-        """Whether it was asked for after the call began that must end by then."""
-        return view.asked_at >= until - self._timeout_s
+    def _is_fresh(self, view: View, begun: float) -> bool:
+        """Whether it was asked for after the call began."""
+        return view.asked_at >= begun
 
     def _now(self) -> Interval:
         return self._clock.at(monotonic_ms())
@@ -259,11 +257,10 @@ class Runs:
 class _Lease:
     """A lease for a run that may be won; asked for once, perhaps ahead, and ended if it was not used."""
 
-    def __init__(self, cluster: Cluster, lease_ms: int, until: float) -> None:
+    def __init__(self, cluster: Cluster, lease_ms: int) -> None:
         self.used = False
         self._cluster = cluster
         self._ttl_s = -(-lease_ms // 1_000)
-        self._until = until
         self._asked_at = 0.0
         self._grant: asyncio.Task[tuple[int, int]] | None = None
 
@@ -271,7 +268,7 @@ class _Lease:
         """Have it asked for, unless it was."""
         if self._grant is None:
             self._asked_at = self._cluster.loop.time()
-            self._grant = self._cluster.spawn(self._cluster.grant(self._ttl_s, self._until))
+            self._grant = self._cluster.spawn(self._cluster.grant(self._ttl_s))
 
     async def take(self) -> int:
         """The lease, with nearly all of its time left."""
@@ -294,7 +291,7 @@ class _Lease:
 
     def _revoke(self, grant: "asyncio.Task[tuple[int, int]]") -> None:
         if not grant.cancelled() and grant.exception() is None and not self._cluster.closed:
-            self._cluster.revoke(grant.result()[0], self._cluster.loop.time() + self._ttl_s)
+            self._cluster.revoke(grant.result()[0])
 
 
 def _held(view: View, slot: int, token: str) -> RunState | None:

@@ -104,12 +104,21 @@ def _content(value: bytes) -> list[Any]:
     if type(content) is not list or type(content[0]) is not int:
         raise TypeError("not a list that begins with a format number")
     if content[0] > FORMAT:
-        raise newer(content[0])
+        raise _newer(content[0])
     return content[1:]
 
 
-def newer(found: object) -> BackendMisconfigured:
-    """The error about what a newer tenure has written."""
+def check_format(value: bytes, key: bytes) -> None:
+    """BackendMisconfigured unless that is a format that is known here."""
+    if not value.isdigit():
+        raise BackendMisconfigured(
+            f"{key!r} holds {value[:40]!r}, which tenure did not write; use another root, as in etcd://host/apps/tenure"
+        )
+    if int(value) > FORMAT:
+        raise _newer(int(value))
+
+
+def _newer(found: object) -> BackendMisconfigured:
     return BackendMisconfigured(
         f"the store holds format {found} and this tenure-etcd reads up to {FORMAT}; upgrade tenure-etcd here"
     )

@@ -105,7 +105,9 @@ target = Target(
     levels=("lease", "durable", "shared", "faults", "processes", "hints"),
     serve=server.serve,
     open=_open,
-    capabilities=Capabilities(min_lease_ms=2_000, lease_granularity_ms=1_000, durable=True, shared=True),
+    capabilities=Capabilities(
+        min_lease_ms=2_000, lease_granularity_ms=1_000, clock_error_ms=50, durable=True, shared=True
+    ),
     timing=Timing(slack_ms=2_000),
     fences="revision",
     faults=proxied(port=PORT, restart=restart, wrong=_wrong, newer=_newer),
