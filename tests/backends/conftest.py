@@ -10,8 +10,9 @@ import pytest
 from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
+from tenure.registry import connect
 from tenure_postgres import PostgresBackend, statements
-from tenure_redis import RedisBackend, scripts
+from tenure_redis import scripts
 from tenure_sqlite import SqliteBackend, queries
 
 from . import servers_postgres
@@ -99,15 +100,14 @@ class Redis:
     server: Server
 
     def __init__(self, _: Path) -> None:
-        self._client = self.server.client()
-        self._client.flushall()
+        self.server.call("FLUSHALL")
         self.set_clock(NOON)
 
     def open(self, **options):
-        return RedisBackend(self._client, **options)
+        return connect(self.server.url, **options)
 
     def set_clock(self, now_ms):
-        self._client.set("test-clock", now_ms)
+        self.server.call("SET", "test-clock", now_ms)
 
 
 class Postgres:

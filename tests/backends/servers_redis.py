@@ -1,10 +1,13 @@
 """Redis and Valkey servers of the tests' own: one, replicas, sentinels, a cluster, with TLS, with users."""
 
-import os
 import shutil
 import signal
+import socket
+import socketserver
+import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -45,18 +48,16 @@ def wait_until(told, description):
 class Server:
     """A server as a process; ``call`` asks it directly, past any backend."""
 
-    def __init__(self, *arguments, program="valkey", port=None, tls_files=None, sentinel=None):
+    def __init__(self, *arguments, program="valkey", port=None, sentinel=None):
         self.port = port or free_port()
         self.directory = tempfile.mkdtemp(prefix="tenure-redis-")
-        self._tls_files = tls_files
         command = [str(PROGRAMS[program])]
         if sentinel is not None:
             config = Path(self.directory) / "sentinel.conf"
             config.write_text(f"port {self.port}\nbind {HOST}\ndir {self.directory}\n{sentinel}\n")
             command += [str(config), "--sentinel"]
         else:
-            listening = ["--port", "0", "--tls-port", str(self.port)] if tls_files else ["--port", str(self.port)]
-            command += [*listening, "--bind", HOST, "--dir", self.directory, "--save", "", *arguments]
+            command += ["--port", str(self.port), "--bind", HOST, "--dir", self.directory, "--save", "", *arguments]
         self._command = command
         self.start()
 
@@ -77,8 +78,6 @@ class Server:
         return f"redis://{HOST}:{self.port}"
 
     def client(self, **options):
-        if self._tls_files is not None:
-            options |= {"ssl": True, "ssl_ca_certs": str(self._tls_files / "ca.pem")}
         return redis.Redis(host=HOST, port=self.port, decode_responses=True, protocol=2, **options)
 
     def call(self, *words, **options):
@@ -241,12 +240,60 @@ def certificates():
         yield directory
 
 
-def tls_arguments(directory, *, clients="no"):
-    return [
-        *("--tls-cert-file", str(directory / "server.pem"), "--tls-key-file", str(directory / "server.key")),
-        *("--tls-ca-cert-file", str(directory / "ca.pem"), "--tls-auth-clients", clients),
-    ]
+@contextmanager
+def tls_front(server, directory, *, asks_for_certificates=False):
+    """The port of a TLS front before the server: those that pip brings speak none themselves."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "ca.pem")
+    context.load_cert_chain(directory / "server.pem", directory / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED if asks_for_certificates else ssl.CERT_NONE
+
+    class Front(socketserver.BaseRequestHandler):
+        def handle(self):
+            with (
+                suppress(OSError),
+                context.wrap_socket(self.request, server_side=True) as outer,
+                socket.create_connection((HOST, server.port)) as inner,
+            ):
+                back = threading.Thread(target=_pass_on, args=(inner, outer))
+                back.start()
+                _pass_on(outer, inner)
+                back.join()
+
+    with _listening(Front) as port:
+        yield port
 
 
-if "TENURE_REDIS_OLDEST" in os.environ:
-    PROGRAMS["oldest"] = Path(os.environ["TENURE_REDIS_OLDEST"])
+def _pass_on(source, sink):
+    with suppress(OSError):
+        while data := source.recv(65_536):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def answering(reply):
+    """The port of a server that gives one reply to every command, whatever it is."""
+
+    class Answer(socketserver.StreamRequestHandler):
+        def handle(self):
+            with suppress(OSError):
+                while head := self.rfile.readline():
+                    for _ in range(int(head[1:])):
+                        self.rfile.read(int(self.rfile.readline()[1:]) + 2)
+                    self.wfile.write(reply)
+
+    with _listening(Answer) as port:
+        yield port
+
+
+@contextmanager
+def _listening(handler):
+    with socketserver.ThreadingTCPServer((HOST, 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

@@ -29,6 +29,8 @@ _MISCONFIGURED = {
     "NOAUTH": "it asks for a password; write redis://user:password@host",
     "WRONGPASS": "user or password is wrong, or the user is off",
     "NOPERM": "the user may not do this",
+    "ACL failure in script": "the user may not do this",
+    "The user executing the script": "the user may not do this",
     "WRONGTYPE": "another application uses this key; choose another namespace or database",
     "CROSSSLOT": "the keys of a job must be on one node; a proxy that rewrites keys will not do",
     "MOVED": "it is a node of a Redis Cluster; write redis+cluster://",
@@ -92,7 +94,7 @@ def _translated(error: Exception, place: str, prefix: str) -> BackendError:
     code, text = _code(error), str(error) or type(error).__name__
     if code in _MISCONFIGURED:
         remedy = _MISCONFIGURED[code]
-        if code == "NOPERM":
+        if remedy == _MISCONFIGURED["NOPERM"]:
             remedy = f"{remedy}; ACL SETUSER its-name {acl_rules(prefix)}"
         return BackendMisconfigured(f"{place}: {text}: {remedy}")
     if isinstance(error, driver.AuthenticationError | driver.AuthenticationWrongNumberOfArgsError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote
@@ -19,8 +20,10 @@ Address = tuple[str, int]
 _PORTS = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 _TLS = ("rediss", "valkeys")
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-_FROM_CLIENTS = ("username", "password", "credential_provider", "client_name", "socket_keepalive")
-"""What is taken from a client besides its address and its ``ssl_…``: not its retries, timeouts, and decoding."""
+_FROM_CLIENTS = frozenset(("username", "password", "credential_provider", "client_name", "socket_keepalive")) | {
+    name for name in signature(SSLConnection).parameters if name.startswith("ssl_")
+}
+"""What is taken from a client besides its address: not its retries, its timeouts, its decoding."""
 
 
 def _one_of_reqs(text: str) -> str:
@@ -150,7 +153,7 @@ def _is_tls(connection: type) -> bool:
 
 
 def _options_of(known: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: known[name] for name in known if name in _FROM_CLIENTS or name.startswith("ssl_")}
+    kept = {name: known[name] for name in known if name in _FROM_CLIENTS}
     if known.get("db"):
         kept["db"] = known["db"]
     return {name: value for name, value in kept.items() if value is not None}
