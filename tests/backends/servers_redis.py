@@ -157,25 +157,18 @@ def _sees_all(sentinel, replicas, sentinels):
 def clustered(masters=3):
     """A cluster without replicas; its nodes, in the order of their slots."""
     started = []
+    buses = [free_port() for _ in range(masters)]  # the default is the port plus 10,000, which may be too high
     try:
-        for _ in range(masters):
-            arguments = [
-                "--cluster-enabled",
-                "yes",
-                "--cluster-port",
-                str(free_port()),
-                "--cluster-node-timeout",
-                "2000",
-            ]
-            started.append(Server(*arguments))
+        for bus in buses:
+            options = {"--cluster-enabled": "yes", "--cluster-port": bus, "--cluster-node-timeout": 2_000}
+            started.append(Server(*(str(word) for option in options.items() for word in option)))
         first = started[0]
         share = 16_384 // masters
         for number, node in enumerate(started):
             last = 16_383 if number == masters - 1 else (number + 1) * share - 1
             node.call("CLUSTER", "ADDSLOTSRANGE", number * share, last)
             node.call("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for node in started[1:]:
-            bus = int(node.call("CONFIG", "GET", "cluster-port")["cluster-port"])
+        for node, bus in zip(started[1:], buses[1:], strict=True):
             first.call("CLUSTER", "MEET", HOST, node.port, bus)
         for node in started:
             wait_until(lambda: _is_whole(node, masters), "a cluster that is whole")  # noqa: B023
