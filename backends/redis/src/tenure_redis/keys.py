@@ -1,26 +1,29 @@
 """The keys of a namespace and its jobs: one hash tag per job, different for different names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 _QUOTED: Final = {ord(char): f"%{ord(char):02X}" for char in "%{}:*?[]\\ "}
 """What would end the hash tag or a part of it, or would mean something in an ACL's pattern."""
 
 
+@lru_cache(maxsize=10_000)  # a scheduler asks for the same jobs again and again
 def _quoted(name: str) -> str:
     return name.translate(_QUOTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a namespace; each begins with ``prefix`` and so does its channel."""
+    """The keys of a namespace, and their channels."""
 
     namespace: str
+    prefix: str = field(init=False)
+    """What all keys and channels of the namespace begin with, and none of another."""
 
-    @property
-    def prefix(self) -> str:
-        """What all keys and channels of the namespace begin with, and none of another."""
-        return f"tenure:{{{_quoted(self.namespace)}:"
+    def __post_init__(self) -> None:
+        """Make the prefix."""
+        object.__setattr__(self, "prefix", f"tenure:{{{_quoted(self.namespace)}:")
 
     @property
     def store(self) -> str:

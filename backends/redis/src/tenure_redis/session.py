@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import weakref
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,6 +12,18 @@ from tenure_redis.routes import Connector, Route, route_of
 
 _inherited: list["Session"] = []
 """Sessions of a parent process: to close their sockets, or to let them be collected, would harm the parent's loop."""
+_open: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _disown() -> None:
+    """In a forked child: what is open is the parent's."""
+    for session in _open:
+        session.inherited = True
+    _inherited.extend(_open)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown)
 
 
 class Session:
@@ -19,12 +32,13 @@ class Session:
     def __init__(self, connector: Connector) -> None:
         self.route: Route = route_of(connector)
         self._loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
+        self.inherited = False
+        _open.add(self)
         self._listeners: set[asyncio.Task[None]] = set()
 
     def check_here(self) -> None:
         """BackendMisconfigured in a forked process, and in another event loop."""
-        if self._pid != os.getpid():
+        if self.inherited:
             raise BackendMisconfigured(
                 "the backend was entered by the process that this one was forked from; enter a backend of its own here"
             )
@@ -42,10 +56,7 @@ class Session:
 
     async def aclose(self) -> None:
         """Close what was opened here; what belongs to another process is left alone."""
-        if self._pid != os.getpid():
-            _inherited.append(self)
-            return
-        if self._loop is not asyncio.get_running_loop():
+        if self.inherited or self._loop is not asyncio.get_running_loop():
             return
         for listener in list(self._listeners):
             listener.cancel()
