@@ -51,8 +51,7 @@ def started(recipe: Recipe, port: int, image: str) -> Iterator[Container]:
     client = container.get_docker_client().client.api
     client.timeout = CALL_SECONDS
     try:
-        _remove_left_behind(client)
-        _start(container, image)
+        _start(container, client, image)
         yield Container(container)
     finally:
         container.stop()  # removes it, with its data; one that was made and not started too
@@ -87,20 +86,21 @@ def _prepared(recipe: Recipe, port: int, image: str) -> Any:
     return container.with_kwargs(labels={OWNER: f"{_place()} {os.getpid()}"})
 
 
-def _start(container: Any, image: str) -> None:
+def _start(container: Any, client: Any, image: str) -> None:
     try:
+        _remove_left_behind(client)
         container.start()
     except Exception as error:  # as above
         why = getattr(error, "explanation", None) or f"{type(error).__name__}: {error}"
-        if _is_here(container, image):
+        if _is_here(client, image):
             raise NotHere(f"{image} cannot be started: {why}") from error
         remedy = "name one that is here by --server docker:IMAGE, or build a stand-in as docs/conformance.md says"
         raise NotHere(f"the image {image} is not here and cannot be pulled; {remedy}: {why}") from error
 
 
-def _is_here(container: Any, image: str) -> bool:
+def _is_here(client: Any, image: str) -> bool:
     try:
-        container.get_docker_client().client.api.inspect_image(image)
+        client.inspect_image(image)
     except Exception:  # noqa: BLE001  # as above
         return False
     return True
