@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import redis
+import redis.asyncio
 from tenure_conformance.servers.recipe import free_port
 
 HOST = "127.0.0.1"
@@ -79,6 +80,9 @@ class Server:
 
     def client(self, **options):
         return redis.Redis(host=HOST, port=self.port, decode_responses=True, protocol=2, **options)
+
+    def async_client(self):
+        return redis.asyncio.Redis(host=HOST, port=self.port)
 
     def call(self, *words, **options):
         with self.client(**options) as client:

@@ -1,11 +1,13 @@
 """What is Redis's own: keys, scripts, permissions, what servers answer, and what is said of it."""
 
 import asyncio
+import inspect
 import logging
 import os
 import random
 import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import redis
@@ -26,6 +28,7 @@ from tenure.registry import connect
 from tenure_redis import RedisBackend, node
 from tenure_redis.errors import COMMANDS, acl_rules
 from tenure_redis.keys import Keys
+from tenure_redis.settings import CONNECTION_OPTIONS
 
 from .conftest import Redis
 from .servers_redis import HOST, PROGRAMS, answering, certificates, replicated, serving, tls_front
@@ -829,3 +832,49 @@ def test_a_replica_is_refused_and_a_primary_that_became_one_too_until_it_is_back
                 assert await backend.heartbeat("sync", PAST, request.token)
 
         asyncio.run(main())
+
+
+# The page
+
+
+def page():
+    return (Path(__file__).parents[2] / "docs" / "redis.md").read_text("utf-8")
+
+
+def test_the_user_on_the_page_has_what_is_needed():
+    (shown,) = re.findall(r"<!-- acl -->\n```text\n(.*?)```", page(), re.DOTALL)
+    assert acl_rules(Keys("tenure").prefix) == " ".join(
+        word for word in shown.split() if word.startswith(("+", "~", "&"))
+    )
+
+
+def test_the_guard_on_the_page_refuses_a_stale_holder(server):
+    (code,) = re.findall(r"<!-- example: guard -->\n```python\n(.*?)```", page(), re.DOTALL)
+    names = {}
+    exec(compile(code, "docs/redis.md", "exec"), names)
+    save_total = names["save_total"]
+
+    async def scenario(backend):
+        async with server.async_client() as client:
+            stale = await backend.claim(claim(lease_ms=1))
+            await asyncio.sleep(0.01)  # the lease runs out: its holder is frozen, say
+            newer = await backend.claim(claim(mode="takeover", after=1))
+            assert newer.attempt == 2
+            await save_total(client, newer.fence, 85)
+            await save_total(client, newer.fence, 86)
+            with pytest.raises(redis.ResponseError, match="STALE"):
+                await save_total(client, stale.fence, 70)
+            assert await client.get("{totals}:eu") == b"86"
+
+    running(scenario, server)
+
+
+def test_each_option_on_the_page_is_one():
+    (table,) = re.findall(r"## Options\n\n(.*?)\n\n", page(), re.DOTALL)
+    shown = {name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert shown == {*backend_options(), *CONNECTION_OPTIONS}
+
+
+def backend_options():
+    parameters = inspect.signature(RedisBackend).parameters.values()
+    return {each.name for each in parameters if each.kind is each.KEYWORD_ONLY} - {"namespace"}

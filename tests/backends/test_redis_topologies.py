@@ -66,6 +66,22 @@ def test_a_client_under_sentinel(sentinel):
     asyncio.run(main())
 
 
+def test_sentinels_that_ask_for_a_user(sentinel):
+    _, _, sentinels = sentinel
+    for one in sentinels:
+        one.call("ACL", "SETUSER", "me", "on", ">hunter2", "-@all", "+sentinel|get-master-addr-by-name")
+    url = f"{_url(sentinels)}?sentinel_username=me&sentinel_password="
+
+    async def main():
+        async with connect(f"{url}hunter2") as backend:
+            await every_call(backend, "by a user of the sentinels")
+        with pytest.raises(BackendMisconfigured, match="user or password is wrong"):
+            async with connect(f"{url}guessed"):
+                pass
+
+    asyncio.run(main())
+
+
 def test_a_primary_that_no_sentinel_knows(sentinel):
     _, _, sentinels = sentinel
 
