@@ -290,7 +290,7 @@ class _Session:
         if not self._is_ready:
             self._is_ready = True
             self.runs = Runs(self.cluster, self._layout, clock)
-            self.cluster.spawn(self._dates.keep_fresh(clock), in_time=False)
+            self.cluster.keep_up(self._dates.keep_fresh, clock)
 
     def begin(self) -> None:
         """A call is on its way."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
@@ -107,11 +107,15 @@ class Cluster:
 
     def revoke(self, lease: int) -> None:
         """End a lease that no run needs any more, some time soon; it would end by itself too."""
-        self.spawn(self.call("revoke", requests.revoke(lease)))
+        self.spawn(self.call, "revoke", requests.revoke(lease))
 
-    def spawn(self, work: Coroutine[Any, Any, Told], *, in_time: bool = True) -> "asyncio.Task[Told]":
-        """Do something beside, whose failure matters to nobody, until the timeout is over or the cluster closed."""
-        task = self.loop.create_task(self._in_time(work) if in_time else work)
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, Told]], *arguments: Any) -> "asyncio.Task[Told]":
+        """Do something beside, whose failure matters to nobody, for the timeout at most."""
+        return self.keep_up(self._in_time, work, *arguments)
+
+    def keep_up(self, work: Callable[..., Coroutine[Any, Any, Told]], *arguments: Any) -> "asyncio.Task[Told]":
+        """Do something beside until it ends or the cluster is closed."""
+        task = self.loop.create_task(work(*arguments))
         self._background.add(task)
         task.add_done_callback(self._ended)
         return task
@@ -133,7 +137,7 @@ class Cluster:
         if self._member is member:
             self._turn += 1
             self._member = None
-            self.spawn(self._retire(member), in_time=False)
+            self.keep_up(self._retire, member)
 
     async def aclose(self) -> None:
         """End everything."""
@@ -146,9 +150,9 @@ class Cluster:
         if member is not None:
             await member.channel.close()
 
-    async def _in_time(self, work: Coroutine[Any, Any, Told]) -> Told:
+    async def _in_time(self, work: Callable[..., Coroutine[Any, Any, Told]], *arguments: Any) -> Told:
         async with asyncio.timeout(self._timeout_s):
-            return await work
+            return await work(*arguments)
 
     async def _retire(self, member: Member) -> None:
         """Close a channel once its calls have ended."""

@@ -9,7 +9,7 @@ from itertools import count
 import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
 from tenure import decision
 from tenure.dateclock import DateClock, Interval
-from tenure.decision import JobState, RunState
+from tenure.decision import KEPT_UNFINISHED, JobState, RunState
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending
 
 from tenure_etcd import errors, requests
@@ -98,17 +98,18 @@ class Runs:
             now = self._now().nearest(claim.slot)  # in doubt it is neither late nor early
             known = view.at(now)
             state, result = decision.claim(known, claim, now)
-            if state is known and self._is_fresh(view, begun):
+            is_fresh = self._is_fresh(view, begun)
+            if state is known and is_fresh:
                 return result
-            if state is known:
-                view = None
-            elif result.outcome != "won":
+            if state is known or (not is_fresh and len(known.unfinished) >= KEPT_UNFINISHED):
+                view = None  # so many are only bounded by who is alive now
+                continue
+            if result.outcome != "won":
                 changed, view = await self._replace(job, view, state)
                 if changed:
                     return result
             else:
-                before = view
-                view = await self._win(job, before, state, claim.slot, lease)
+                view = await self._win(job, view, state, claim.slot, lease)
                 if view is not None and lease.used:
                     return replace(result, fence=_of(view.state, claim.slot).fence)
             await _pause(tries)
@@ -122,17 +123,17 @@ class Runs:
         former = view.places.get(slot)
         place = Place(view.free_place() if former is None else former.number, await lease.take())
         is_new = former is None or _of(view.state, slot).attempt != _of(state, slot).attempt
+        lease.used = True  # also if the answer is lost: then it may have been stored
         try:
             changed, after = await self._replace(job, view, state, placed=(slot, place), is_win=is_new)
         except grpc.aio.AioRpcError as exc:
             if not errors.lease_is_gone(exc):
                 raise
-            lease.renew()  # it took longer than the lease to come here
+            lease.forget()  # it took longer than the lease to come here
             return None
-        if changed:
-            lease.used = True
-            if former is not None:
-                self._cluster.revoke(former.lease)
+        lease.used = changed
+        if changed and former is not None and slot in view.live:
+            self._cluster.revoke(former.lease)
         return after
 
     async def _renew(self, job: JobKeys, view: View, run: RunState) -> bool:
@@ -184,10 +185,11 @@ class Runs:
                 if state is known or (not is_fresh and _of(view.state, slot).expires_at <= now):
                     view = None  # of a lease that may be over it is told when it was
                     continue
-                place = view.places[slot]
-                changed, view = await self._replace(job, view, state)
+                before = view
+                changed, view = await self._replace(job, before, state)
+                if changed and slot in before.live:
+                    self._cluster.revoke(before.places[slot].lease)
                 if changed:
-                    self._cluster.revoke(place.lease)
                     return held
                 await _pause(tries)
         raise AssertionError("unreachable")
@@ -268,21 +270,21 @@ class _Lease:
         """Have it asked for, unless it was."""
         if self._grant is None:
             self._asked_at = self._cluster.loop.time()
-            self._grant = self._cluster.spawn(self._cluster.grant(self._ttl_s))
+            self._grant = self._cluster.spawn(self._cluster.grant, self._ttl_s)
 
     async def take(self) -> int:
         """The lease, with nearly all of its time left."""
         if self._grant is not None and self._cluster.loop.time() - self._asked_at > self._ttl_s * FRESH:
-            self.renew()
+            self.leave()
+            self.forget()
         self.ask()
         assert self._grant is not None
         lease, _ = await self._grant
         return lease
 
-    def renew(self) -> None:
+    def forget(self) -> None:
         """Ask for another one the next time."""
-        self.leave()
-        self._grant = None
+        self.used, self._grant = False, None
 
     def leave(self) -> None:
         """End it, as soon as it is there, if it was not used."""
