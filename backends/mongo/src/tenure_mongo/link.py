@@ -69,6 +69,8 @@ class Link:
         """Around what is asked of the driver: a deadline for all of it, and errors as the protocol's."""
         self.check()
         seconds = self.timeout_ms / 1_000
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task is not None else 0
         try:
             async with asyncio.timeout(seconds + GRACE_S):
                 with pymongo.timeout(seconds):
@@ -80,6 +82,9 @@ class Link:
             if translated is error:
                 raise
             raise translated from error
+        finally:
+            if task is not None and task.cancelling() > cancelled:
+                raise asyncio.CancelledError  # the driver waits by asyncio.wait_for, which Python 3.11 lets swallow it
 
     async def command(self, command: Document) -> Document:
         """The server's reply. The driver sends a command once, to the primary, and never again by itself."""
