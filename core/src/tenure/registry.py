@@ -39,14 +39,14 @@ FIRST_PARTY = {
     "valkeys+cluster": 'pip install "tenure[redis]"',
     "postgres": 'pip install "tenure[postgres]"',
     "postgresql": 'pip install "tenure[postgres]"',
+    "mongodb": 'pip install "tenure[mongo]"',
+    "mongodb+srv": 'pip install "tenure[mongo]"',
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
 """How to get the backend that brings a scheme, where it does not come with ``tenure``."""
 
 PLANNED = {
-    "mongodb": "mongo",
-    "mongodb+srv": "mongo",
     "dynamodb": "dynamodb",
     "etcd": "etcd",
     "etcds": "etcd",
