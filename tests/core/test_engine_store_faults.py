@@ -2,12 +2,17 @@
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from dataclasses import replace
 
 import pytest
 from tenure.clock import SystemClock
+from tenure.errors import BackendUnavailable
 from tenure.events import Error, Events
+from tenure.job import make_job
+from tenure.memory import MemoryBackend
 from tenure.schedule import cron, every
+from tenure.testing import World
 
 ONCE = cron("10 0 12 * * *")  # the world begins at noon: one slot, ten seconds later
 
@@ -195,3 +200,31 @@ def test_a_lease_with_less_than_nothing_left_is_not_asked_about_without_a_pause(
     claims = counted(world, monkeypatch)
     world.advance("50s")
     assert 2 <= len(claims) <= 6
+
+
+def test_a_driver_s_deadline_in_its_context_is_not_left_to_other_calls():  # as pymongo.timeout() keeps it
+    deadline = ContextVar("deadline", default=float("inf"))
+
+    class WithDeadline(MemoryBackend):
+        calls = 0
+
+        async def claim(self, claim):
+            loop = asyncio.get_running_loop()
+            before = deadline.set(min(deadline.get(), loop.time() + 1))
+            self.calls += 1
+            try:
+                await asyncio.sleep(0.6 if self.calls % 2 else 0.3)  # calls overlap, and the first to begin ends last
+                if loop.time() > deadline.get():
+                    raise BackendUnavailable("its deadline is over")
+                return await super().claim(claim)
+            finally:
+                deadline.reset(before)
+
+    with World(start="2026-12-01T12:00:00Z") as world:
+        instance = world.start(
+            [make_job(f"job-{number}", every("10s"), lambda: None, {"jitter": "500ms"}) for number in range(3)],
+            backend=WithDeadline(world.store),
+        )
+        world.advance("1m")
+        assert instance.count("error") == 0
+        assert instance.count("success") >= 15

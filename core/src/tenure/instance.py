@@ -33,7 +33,7 @@ class Instance:
         self._events = events
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forget = self._tasks.discard
-        self._context = copy_context()  # one for all tasks: a burst of runs would copy thousands
+        self._context = copy_context()
         self._held = 0
         self._none_held = asyncio.Event()
         self._none_held.set()
@@ -41,9 +41,10 @@ class Instance:
 
     def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Start work that the drain waits for."""
-        task = asyncio.get_running_loop().create_task(work, context=self._context)
+        # A context of its own: a driver may keep a call's deadline in it, which overlapping calls would leave to others.
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
-        task.add_done_callback(self._forget, context=self._context)
+        task.add_done_callback(self._forget, context=self._context)  # one for all, which a burst would else copy
         return task
 
     def hold(self) -> None:
