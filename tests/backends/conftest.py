@@ -11,11 +11,12 @@ from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
 from tenure.registry import connect
+from tenure_mongo.link import Link
 from tenure_postgres import PostgresBackend, statements
 from tenure_redis import scripts
 from tenure_sqlite import SqliteBackend, queries
 
-from . import servers_postgres
+from . import servers_mongo, servers_postgres
 from .servers_redis import Server, serving
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
@@ -127,7 +128,24 @@ class Postgres:
         self.server.sql("update public.test_clock set ms = %s", now_ms)
 
 
-STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
+class Mongo:
+    """Its clock is put into the commands instead of the server's own, by ``make_store``."""
+
+    server: servers_mongo.Server
+    clocks: dict[str, int]
+
+    def __init__(self, _: Path) -> None:
+        self._database = self.server.database()
+        self.set_clock(NOON)
+
+    def open(self, **options):
+        return connect(self.server.url(self._database), **options)
+
+    def set_clock(self, now_ms):
+        self.clocks[self._database] = now_ms
+
+
+STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis, "postgres": Postgres, "mongo": Mongo}
 _CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
 
 
@@ -151,6 +169,12 @@ def postgres_server() -> Iterator[servers_postgres.Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def mongo_server() -> Iterator[servers_mongo.Server]:
+    with servers_mongo.serving() as server:
+        yield server
+
+
 @pytest.fixture(params=STORES)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
     """Makes a fresh store of one kind, as often as it is called."""
@@ -166,6 +190,9 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     if request.param == "postgres":
         monkeypatch.setattr(Postgres, "server", request.getfixturevalue("postgres_server"), raising=False)
         monkeypatch.setattr(statements, "NOW_MS", "(select ms from public.test_clock)")
+    if request.param == "mongo":
+        monkeypatch.setattr(Mongo, "server", request.getfixturevalue("mongo_server"), raising=False)
+        monkeypatch.setattr(Mongo, "clocks", servers_mongo.put_clock_in(monkeypatch, Link), raising=False)
     numbers = itertools.count()
     return lambda: STORES[request.param](tmp_path / f"{next(numbers)}.db")
 
