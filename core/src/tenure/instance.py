@@ -41,7 +41,7 @@ class Instance:
 
     def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Start work that the drain waits for."""
-        # A context of its own: a driver may keep a call's deadline in it, which overlapping calls would leave to others.
+        # A context of its own: a driver may keep a deadline there, which overlapping calls would leave to others.
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(self._forget, context=self._context)  # one for all, which a burst would else copy
