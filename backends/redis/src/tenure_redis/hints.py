@@ -8,6 +8,8 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 from tenure.errors import BackendError, BackendUnavailable
 
+from tenure_redis.node import closed
+
 PAUSE_S = (0.1, 5.0)
 """How long is waited before the next connection, growing from the first to the second, half of it at random."""
 CHANNELS_AT_ONCE = 500
@@ -63,4 +65,4 @@ async def _messages(dial: Dial, channels: Sequence[str], silence_s: float) -> As
                 yield ""
             asked = message is None
     finally:
-        await connection.disconnect(nowait=True)
+        await closed(connection)

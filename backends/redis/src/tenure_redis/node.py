@@ -1,5 +1,6 @@
 """One server: its few connections, and the calls that travel over them together."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ Word = bytes | str | int
 Command = tuple[Any, ...]
 """Words; the packer's types know no unions in a tuple."""
 Dial = Callable[[], Awaitable[AbstractConnection]]
+
+
+FAREWELL_S = 0.1
 
 
 class Request(NamedTuple):
@@ -73,7 +77,8 @@ class Node:
     async def aclose(self) -> None:
         """Wait for what is on its way, within the timeout, and close the connections."""
         await self._convoy.aclose()
-        await self._close_idle()
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*map(closed, idle))
 
     async def _send(self, requests: list[Request]) -> list[Any]:
         connection = await self._connected()
@@ -145,6 +150,13 @@ async def dialled(connection: AbstractConnection) -> AbstractConnection:
         await connection.disconnect(nowait=True)
         raise
     return connection
+
+
+async def closed(connection: AbstractConnection) -> None:
+    """Close the connection; one with TLS takes leave of the server first, for a moment at most."""
+    with suppress(TimeoutError, RedisError, OSError):
+        async with asyncio.timeout(FAREWELL_S):
+            await connection.disconnect()
 
 
 async def _is_stale(connection: AbstractConnection) -> bool:

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection
 from redis.crc import key_slot
-from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError
+from redis.exceptions import AskError, ClusterDownError, MovedError, RedisError, ResponseError
 from tenure.errors import BackendError, BackendMisconfigured
 
-from tenure_redis.node import Node, Replication, Request, dialled
+from tenure_redis.node import Node, Replication, Request, closed, dialled
 from tenure_redis.settings import Address, Settings
 
 HOPS = 5
@@ -139,7 +139,7 @@ async def _primary_by(connector: Connector, sentinel: Address, seconds: float) -
         await connection.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", connector.settings.service)
         found = await connection.read_response(disable_decoding=True)
     finally:
-        await connection.disconnect(nowait=True)
+        await closed(connection)
     return None if found is None else (found[0].decode(), int(found[1]))
 
 
@@ -165,17 +165,17 @@ class ClusterRoute:
             for _ in range(HOPS):
                 try:
                     return await self._node(address).ask(request)
-                except MovedError as error:
-                    address = self._redirected(error, address)
-                    self._moved[error.slot_id] = address
+                except (RedisError, OSError, BackendError) as error:
+                    elsewhere = _redirection(error)
+                    if elsewhere is None:
+                        self._stale = True
+                        raise
+                address = elsewhere.host or address[0], elsewhere.port  # no host: that of the sender
+                for_good = isinstance(elsewhere, MovedError)
+                request = request._replace(asking=not for_good)
+                if for_good:
+                    self._moved[elsewhere.slot_id] = address
                     self._stale = True
-                    request = request._replace(asking=False)
-                except AskError as error:
-                    address = self._redirected(error, address)
-                    request = request._replace(asking=True)
-                except (RedisError, OSError, BackendError):
-                    self._stale = True
-                    raise
             raise ClusterDownError("CLUSTERDOWN it redirects in circles")
 
     async def ask_all(self, request: Request) -> list[Any]:
@@ -223,10 +223,6 @@ class ClusterRoute:
             raise ClusterDownError(f"CLUSTERDOWN no node serves slot {slot}")
         return address
 
-    @staticmethod
-    def _redirected(error: AskError, sender: Address) -> Address:
-        return error.host or sender[0], error.port  # no host: that of the sender
-
     async def _learn(self) -> None:
         """Ask who serves which slots, once for all that wait for it."""
         if self._learning is None or self._learning.done():
@@ -269,6 +265,15 @@ def _seen(task: "asyncio.Task[None]") -> None:
     """Look at what came of it, even if nobody waits for it any more."""
     if not task.cancelled():
         task.exception()
+
+
+def _redirection(error: Exception) -> AskError | None:
+    """The redirection that the error is; before redis-py 6 only its cluster client knew them."""
+    if isinstance(error, AskError):
+        return error
+    code, _, where = str(error).partition(" ")
+    known = {"MOVED": MovedError, "ASK": AskError}.get(code) if isinstance(error, ResponseError) else None
+    return known(where) if known is not None else None
 
 
 def _address(primary: Sequence[Any], sender: Address) -> Address:
