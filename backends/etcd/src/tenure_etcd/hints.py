@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
 from tenure.errors import BackendUnavailable
@@ -22,8 +24,7 @@ async def lease_ends(cluster: Cluster, jobs: Mapping[int, JobKeys]) -> AsyncIter
             metadata = await cluster.metadata()
             stream = member.watch(metadata=metadata)
             try:
-                for number, job in jobs.items():
-                    await stream.write(requests.watch_ends(job, number))
+                await _ask(stream, jobs)
                 while (answer := await stream.read()) is not grpc.aio.EOF:
                     _check(answer)
                     failures = 0
@@ -41,6 +42,13 @@ async def lease_ends(cluster: Cluster, jobs: Mapping[int, JobKeys]) -> AsyncIter
                 cluster.blame(member)
         await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
         failures += 1
+
+
+async def _ask(stream: Any, jobs: Mapping[int, JobKeys]) -> None:
+    """Ask for all jobs; of a stream that ended meanwhile gRPC says so here, and the reason where it is read."""
+    with suppress(asyncio.InvalidStateError):
+        for number, job in jobs.items():
+            await stream.write(requests.watch_ends(job, number))
 
 
 def _check(answer: Answer) -> None:
