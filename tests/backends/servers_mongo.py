@@ -53,7 +53,7 @@ class Server:
             options += ["--replSet", replica_set, "--oplogSize", "32"]
         if users:
             key = self.directory / "key"
-            key.write_text("a-key-for-the-members-of-the-set")
+            key.write_text("akeyforthemembersoftheset")
             key.chmod(0o600)
             options += ["--auth", "--keyFile", str(key)]
         self._command = [str(_found()), *options, *arguments]

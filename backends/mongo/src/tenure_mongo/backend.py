@@ -11,7 +11,7 @@ from pymongo import AsyncMongoClient
 from tenure import decision
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms
-from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidUrl
+from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
 from tenure.model import (
     ActiveRuns,
     Capabilities,
@@ -134,6 +134,8 @@ class MongoBackend:
 
     async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend."""
+        if claim.lease_ms > pipeline.LARGEST:
+            raise InvalidClaim(f"lease: {claim.lease_ms} ms is longer than MongoDB can reckon with; use a shorter one")
         async with self._asking() as link:
             write = pipeline.win(claim)
             for _ in range(AGAIN):

@@ -48,7 +48,7 @@ _REMEDIES = {
 }
 """The server's codes of what trying again will not help, and what will."""
 
-_CONNECTION_REMEDIES = {
+_REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "name the authority that signed its certificate with tlsCAFile",
     "replica set name": "correct the URL's replicaSet",
     "replica set named": "correct the URL's replicaSet",
@@ -70,8 +70,10 @@ def translate(error: Exception, place: str) -> Exception:
         return BackendMisconfigured(f"{place}: {error} Give the backend a URL, or a client that is not used elsewhere.")
     if isinstance(error, ConfigurationError):
         return BackendMisconfigured(f"{place}: {error}")
+    if isinstance(error, NotPrimaryError):
+        return BackendUnavailable(f"{place}: it is not the primary")
     if isinstance(error, ConnectionFailure):
-        return _connection_error(place, error)
+        return connection_error(place, str(error))
     return BackendUnavailable(f"{place}: {error or type(error).__name__}")
 
 
@@ -80,10 +82,9 @@ def server_error(place: str, code: int | None, message: str) -> BackendError:
     return _error(place, message, _REMEDIES.get(code or 0))
 
 
-def _connection_error(place: str, error: ConnectionFailure) -> BackendError:
-    message = "it is not the primary" if isinstance(error, NotPrimaryError) else str(error)
-    remedy = next((remedy for words, remedy in _CONNECTION_REMEDIES.items() if words in message), None)
-    return _error(place, message, remedy)
+def connection_error(place: str, message: str) -> BackendError:
+    """The error that the driver told while it looked for a server."""
+    return _error(place, message, next((_REASONS[words] for words in _REASONS if words in message), None))
 
 
 def _error(place: str, message: str, remedy: str | None) -> BackendError:

@@ -14,9 +14,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from tenure.duration import to_text
-from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable
+from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable
 
-from tenure_mongo.errors import server_error, translate
+from tenure_mongo.errors import connection_error, server_error, translate
 from tenure_mongo.expressions import Document
 
 Client = AsyncMongoClient[Document]
@@ -76,7 +76,7 @@ class Link:
                 with pymongo.timeout(seconds):
                     yield
         except TimeoutError as error:
-            raise BackendUnavailable(f"{self.place}: no answer within {to_text(self.timeout_ms)}") from error
+            raise self._silent() from error
         except Exception as error:
             translated = translate(error, self.place)
             if translated is error:
@@ -85,6 +85,12 @@ class Link:
         finally:
             if task is not None and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # the driver waits by asyncio.wait_for, which Python 3.11 lets swallow it
+
+    def _silent(self) -> BackendError:
+        """What is told at the deadline, with what the driver knows of the servers."""
+        faults = [server.error for server in self._client.topology_description.server_descriptions().values()]
+        said = "; ".join(str(fault) for fault in faults if fault)
+        return connection_error(self.place, f"no answer within {to_text(self.timeout_ms)}{said and ': '}{said}")
 
     async def command(self, command: Document) -> Document:
         """The server's reply. The driver sends a command once, to the primary, and never again by itself."""

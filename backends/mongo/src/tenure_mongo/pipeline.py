@@ -35,6 +35,8 @@ Pipeline = list[Document]
 
 NOW: Any = "$$NOW"
 
+LARGEST = 2**62
+"""A limit beyond it means the same as this one: the server keeps 64 bits, and adds."""
 UNFINISHED = {"$in": ["$$this.status", ["open", "released"]]}
 AS_IT_WAS = "$$ROOT"
 NEWEST = {"$max": ["$floor", {"$max": "$runs.slot"}]}
@@ -67,7 +69,7 @@ def exhaust(claim: Claim) -> Pipeline:
     """Row 6: the run, ended since its attempts are used up."""
     newer = {"$gt": [NEWEST, claim.slot]} if claim.overlap == "skip" else False
     row_2 = both(_own(claim), _way_is_free(claim))
-    used_up = {"$gte": ["$$claimed.used", claim.max_attempts]}
+    used_up = {"$gte": ["$$claimed.used", min(claim.max_attempts, LARGEST)]}
     allowed = both(_over(claim), used_up, no(newer), no(row_2))
     ended = changed("$$this", "expires_at", status="exhausted", previous=[_lost("$$this")])
     return _decided(_on_claimed(claim, either(allowed, _replacing(claim, ended), AS_IT_WAS)))
@@ -115,7 +117,7 @@ def _start(claim: Claim) -> Expression:
     """Row 14, where none of the rows 9 to 13 fits."""
     conditions: list[Expression] = [{"$gte": [NOW, DatetimeMS(claim.slot - EARLY_MS)]}]
     if claim.max_late_ms is not None:
-        conditions.append({"$lte": [NOW, DatetimeMS(claim.slot + claim.max_late_ms)]})
+        conditions.append({"$lte": [NOW, DatetimeMS(min(claim.slot + claim.max_late_ms, LARGEST))]})
     if claim.overlap == "skip":
         conditions += [{"$lt": [NEWEST, claim.slot]}, _nothing_is_live("$runs")]
     else:
@@ -126,7 +128,7 @@ def _start(claim: Claim) -> Expression:
 
 def _take_over(claim: Claim) -> Expression:
     """Row 8, where none of the rows 1 to 7 fits."""
-    left = {"$lt": ["$$claimed.used", claim.max_attempts]}
+    left = {"$lt": ["$$claimed.used", min(claim.max_attempts, LARGEST)]}
     allowed = both(_over(claim), left, _way_is_free(claim), no(_own(claim)))
     used = {"$add": ["$$claimed.used", 1]}
     won = _with_won(claim, others=_others(claim), used=used, lost=[_lost("$$claimed")])
@@ -145,7 +147,9 @@ def _others(claim: Claim) -> Expression:
 def _over(claim: Claim) -> Expression:
     """The claimed run is unfinished, its lease is over, and its attempt is the one that the sender knows."""
     unfinished = {"$in": ["$$claimed.status", ["open", "released"]]}
-    return both(unfinished, {"$lte": ["$$claimed.expires_at", NOW]}, {"$eq": ["$$claimed.attempt", claim.after]})
+    return both(
+        unfinished, {"$lte": ["$$claimed.expires_at", NOW]}, {"$eq": ["$$claimed.attempt", min(claim.after, LARGEST)]}
+    )
 
 
 def _own(claim: Claim) -> Expression:
@@ -172,7 +176,7 @@ def _with_won(claim: Claim, *, others: Expression, used: Expression, lost: list[
     """The document with the run won, others superseded, and what is too much of them dropped."""
     run = {
         "slot": claim.slot,
-        "attempt": claim.after + 1,
+        "attempt": min(claim.after, LARGEST) + 1,
         "used": used,
         "fence": "$$fence",
         "token": text(claim.token),
