@@ -1,0 +1,1 @@
+"""Real instances, a real store, and a seeded schedule of faults; then a judgement of all that was written down."""
