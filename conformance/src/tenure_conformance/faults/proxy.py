@@ -30,6 +30,11 @@ class Cut(Exception):
 class Fault:
     """What happens to the bytes of either direction; this one lets all of them through."""
 
+    request_ms: float = 0
+    """How long requests take to the store; as on a long way, one does not wait for another."""
+    reply_ms: float = 0
+    """How long replies take to the client."""
+
     async def request(self, proxy: "Proxy", data: bytes) -> bytes:
         """What the store gets of what a client sent; Cut ends the connection."""
         del proxy
@@ -113,18 +118,6 @@ class Delay(Fault):
 
     request_ms: float
     reply_ms: float
-
-    async def request(self, proxy: "Proxy", data: bytes) -> bytes:
-        """See Fault."""
-        del proxy
-        await sleep_until(monotonic_ms() + self.request_ms)
-        return data
-
-    async def reply(self, proxy: "Proxy", data: bytes) -> bytes:
-        """See Fault."""
-        del proxy
-        await sleep_until(monotonic_ms() + self.reply_ms)
-        return data
 
 
 @dataclass(eq=False)
@@ -290,16 +283,19 @@ class Proxy:
         link: Link,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        passed: Callable[[Link, bytes], Awaitable[bytes]],
+        passed: Callable[[Link, float, bytes], Awaitable[bytes]],
     ) -> None:
         """Carry one direction until its end, which the other side is then told."""
+        arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+        reading = asyncio.create_task(_read(reader, arrived))
         try:
-            while data := await reader.read(CHUNK):
+            while (arrival := await arrived.get())[1]:
                 await self._open.wait()
-                for piece in self.fault.pieces(await passed(link, data)):
+                for piece in self.fault.pieces(await passed(link, *arrival)):
                     writer.write(piece)
                     await writer.drain()
                     await asyncio.sleep(0)
+            await reading  # it may have ended with an error
             await self._open.wait()
             if writer.can_write_eof():
                 writer.write_eof()
@@ -308,16 +304,20 @@ class Proxy:
                 writer.write(cut.data)
                 await writer.drain()
             link.end(reset=cut.reset)
+        finally:
+            reading.cancel()
 
-    async def _request(self, link: Link, data: bytes) -> bytes:
+    async def _request(self, link: Link, arrived_ms: float, data: bytes) -> bytes:
         if self._answered:
             self._answered = False
             self.turns += 1
         if sum(len(sent) for sent in link.requests) < KEPT_BYTES:
             link.requests.append(data)
+        await sleep_until(arrived_ms + self.fault.request_ms)
         return await self.fault.request(self, data)
 
-    async def _reply(self, _link: Link, data: bytes) -> bytes:
+    async def _reply(self, _link: Link, arrived_ms: float, data: bytes) -> bytes:
+        await sleep_until(arrived_ms + self.fault.reply_ms)
         passed = await self.fault.reply(self, data)
         self._answered = True
         return passed
@@ -334,6 +334,15 @@ class Proxy:
                             await reader.read(CHUNK)
         finally:
             await _closed(writer)
+
+
+async def _read(reader: asyncio.StreamReader, arrived: "asyncio.Queue[tuple[float, bytes]]") -> None:
+    """Note what comes, and when, until nothing more does."""
+    try:
+        while data := await reader.read(CHUNK):
+            arrived.put_nowait((monotonic_ms(), data))
+    finally:
+        arrived.put_nowait((monotonic_ms(), b""))
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
