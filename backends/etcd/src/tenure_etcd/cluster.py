@@ -27,6 +27,7 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),  # etcd takes more than one in five seconds for an attack
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.http2.bdp_probe", 0),  # else each answer is followed by a ping, which the next request waits behind
 )
 _WITH_LEADER = (("hasleader", "true"),)
 """A member that has no leader says so at once, instead of after its own timeout."""

@@ -26,7 +26,7 @@ KEPT = 4_096
 AT_ONCE = 64
 """Jobs that are read with one request; etcd takes 128 parts."""
 PAUSE_S = 0.01
-FRESH = 0.25
+FRESH = 0.5
 """The part of its length that a lease may be old when a run is put on it; after that, another one is asked for."""
 
 
