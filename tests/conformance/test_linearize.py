@@ -87,10 +87,21 @@ def test_a_lost_update_of_a_heartbeat_has_none():
 
 
 def test_a_search_without_end_is_uncertain():
-    history = [operation(0, 99, "heartbeat", False, slot=number, token="nobody") for number in range(12)]
+    lost = [claim(f"lost{number}", slot=NOW - number, overlap="allow") for number in range(12)]
+    history = [operation(0, 99, "claim", None, required=False, claim=one) for one in lost]
     history.append(operation(0, 99, "heartbeat", True, slot=0, token="nobody"))
     with pytest.raises(Uncertain, match="50 states"):
         Search(history, model(), budget=50).found()
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_calls_that_change_nothing_cost_no_search(required):
+    history = [
+        operation(0, 99, "heartbeat", False if required else None, required, slot=number, token="nobody")
+        for number in range(40)
+    ]
+    history.append(operation(0, 99, "heartbeat", True, slot=0, token="nobody"))
+    assert not Search(history, model(), budget=50).found()
 
 
 def test_what_is_not_needed_to_see_the_fault_is_left_out():

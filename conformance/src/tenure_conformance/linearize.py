@@ -99,9 +99,20 @@ class Search:
         return False
 
     def _steps(self, done: int, state: Any) -> Iterator[tuple[int, Any]]:
-        for number in self.candidates(done):
-            for following in self.model.after(state, self.operations[number]):
-                yield number, following
+        """The calls that may come next, each with the state after it, without those that need not be tried."""
+        candidates = self.candidates(done)
+        for number in candidates:
+            operation = self.operations[number]
+            if operation.required and not operation.writes:
+                for following in self.model.after(state, operation):
+                    # It fits and changes nothing, here or later: whatever order there is, it may come first.
+                    yield number, following
+                    return
+        for number in candidates:
+            operation = self.operations[number]
+            for following in self.model.after(state, operation):
+                if operation.required or following != state:  # else leaving it out is as good
+                    yield number, following
 
     def candidates(self, done: int) -> list[int]:
         """The calls that may come next: those that began before the first of the others was answered."""
