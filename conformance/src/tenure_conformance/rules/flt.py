@@ -483,6 +483,8 @@ async def _with_lost_replies(
             assert_unavailable(f"after reply {passing + 1} was lost", told)
         await check(prepared, told)
         if stage.network.fired == fired:
+            if isinstance(told, BackendError):
+                raise Uncertain(f"the call failed before reply {passing + 1} came: {told}")
             break
         struck += 1
     assert struck, "no reply came by the proxy: does the URL that the target gives for it lead through it?"

@@ -4,4 +4,6 @@ const [module_, host, port, path] = process.argv.slice(2)
 process.on("uncaughtException", (error) => {
   if (error.code !== "ECONNRESET" && error.code !== "EPIPE") throw error
 })
-require(module_)({ path, createTableMs: 0 }).listen(port, host)
+const server = require(module_)({ path, createTableMs: 0 })
+server.keepAliveTimeout = 600_000 // a connection that is closed just as it is used fails a call
+server.listen(port, host)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -79,7 +80,9 @@ def _wrong(url: str) -> Mapping[str, str]:
     }
 
 
+@cache
 def _with_other_keys(url: str) -> str:
+    """The URL of a table that is not tenure's, made once: a client takes a while to make."""
     client = _client(url)
     key = [{"AttributeName": "id", "KeyType": "HASH"}]
     attributes = [{"AttributeName": "id", "AttributeType": "S"}]
