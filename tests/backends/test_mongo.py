@@ -103,7 +103,7 @@ async def listening(entered, *jobs):
             heard.put_nowait(job)
 
     task = asyncio.create_task(listen())
-    slot = PAST
+    slot = time.time_ns() // 1_000_000 - 1_000_000  # new ones for each listener
     try:
         async with asyncio.timeout(60):
             while heard.empty():

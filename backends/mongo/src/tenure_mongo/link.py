@@ -149,9 +149,16 @@ class Link:
 
 
 async def _closed(client: Client, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            with pymongo.timeout(seconds):
-                await client.close()
-    except (TimeoutError, pymongo.errors.PyMongoError):
-        await client.close()  # the first time it wanted to tell the server; now nothing is left to be told
+    """Close the client; where that takes too long, again, for then it no longer wants to tell the server."""
+    with pymongo.timeout(seconds):
+        closing = asyncio.ensure_future(client.close())
+    if not await _ended(closing, seconds):
+        closing.cancel()
+        await _ended(asyncio.ensure_future(client.close()), GRACE_S)
+
+
+async def _ended(closing: "asyncio.Future[None]", seconds: float) -> bool:
+    """Whether it ended in time, in whichever way; it is left behind otherwise."""
+    closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    ended, _ = await asyncio.wait([closing], timeout=seconds)
+    return bool(ended)
