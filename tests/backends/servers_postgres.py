@@ -1,5 +1,6 @@
 """Postgres servers of the tests' own, of every version at hand, and a PgBouncer before one."""
 
+import atexit
 import itertools
 import os
 import shutil
@@ -9,10 +10,12 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+from tenure_conformance.servers.postgres import reachable
 from tenure_conformance.servers.recipe import free_port
 
 HOST = "127.0.0.1"
@@ -32,7 +35,16 @@ def _found():
     return {version: path for version, path in sorted(programs.items()) if path.exists()}
 
 
+def _reachable(program):
+    """A copy where the one who runs it may go, made once: root's home may hold this Python and its packages."""
+    place = Path(tempfile.mkdtemp(prefix="tenure-postgres-program-"))
+    place.chmod(0o755)
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return reachable(program, place)
+
+
 PROGRAMS = _found()
+_program = cache(_reachable)
 NEWEST = max(PROGRAMS)
 
 
@@ -45,7 +57,7 @@ class Server:
         self._directory = tempfile.mkdtemp(prefix="tenure-postgres-")
         os.chmod(self._directory, 0o755)
         options = [f"{name}={value}" for name, value in settings.items()]
-        launcher = [sys.executable, "-m", "tenure_conformance.servers.postgres", str(PROGRAMS[version])]
+        launcher = [sys.executable, "-m", "tenure_conformance.servers.postgres", str(_program(PROGRAMS[version]))]
         self._command = [*launcher, self._directory, str(self.port), *options]
         self._control = None
         self.start()
@@ -93,6 +105,37 @@ class Server:
 
 
 @contextmanager
+def standby_of(primary):
+    """The port of a read-only copy of the server that follows it."""
+    port = free_port()
+    directory = tempfile.mkdtemp(prefix="tenure-standby-")
+    program = _program(PROGRAMS[primary.version])
+    who = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+    if who:
+        shutil.chown(directory, 65534, 65534)
+    data = f"{directory}/data"
+    copying = [str(program.with_name("pg_basebackup")), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+    subprocess.run([*copying, "-h", HOST, "-p", str(primary.port), "-U", "postgres"], check=True, **who)
+    options = [
+        f"port={port}",
+        "max_connections=200",
+        f"listen_addresses={HOST}",
+        "unix_socket_directories=",
+        "fsync=off",
+    ]
+    command = [str(program), "-D", data, *(word for option in options for word in ("-c", option))]
+    with (Path(directory) / "log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, **who)
+    try:
+        _wait_for(port, process, Path(directory) / "log")
+        yield port
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_S)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
 def serving(version=NEWEST, **settings):
     server = Server(version, **settings)
     try:
@@ -112,10 +155,9 @@ def pooled(server, mode="transaction", size=4):
         directory.chmod(0o755)
         config = directory / "pgbouncer.ini"
         config.write_text(
-            f"[databases]\n* = host={HOST} port={server.port}\n[pgbouncer]\nlisten_addr={HOST}\nlisten_port={port}\n"
-            f"auth_type=any\npool_mode={mode}\ndefault_pool_size={size}\nmax_client_conn=500\nunix_socket_dir=\n"
-            "[databases]\npostgres = "
-            f"host={HOST} port={server.port} user=postgres\n"
+            f"[databases]\n* = host={HOST} port={server.port} user=postgres\n"
+            f"[pgbouncer]\nlisten_addr={HOST}\nlisten_port={port}\nunix_socket_dir=\nauth_type=any\n"
+            f"pool_mode={mode}\ndefault_pool_size={size}\nmax_client_conn=500\n"
         )
         user = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
         with (directory / "log").open("ab") as log:

@@ -37,11 +37,12 @@ def server(postgres_server) -> Server:
 
 
 @pytest.fixture
-def url(server) -> str:
+def url(server):
     """A database of its own, with nothing in it."""
     name = server.schema()
     server.sql(f"create database {name}")
-    return server.url(f"/{name}")
+    yield server.url(f"/{name}")
+    server.sql(f"drop database {name} with (force)")
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_what_libpq_knows_passes_and_the_rest_is_refused():
     assert address.conninfo["sslmode"] == "verify-full"
     assert address.conninfo["sslrootcert"] == "system"
     assert "timeout" not in address.conninfo
-    with pytest.raises(InvalidUrl, match="unknown option 'sslmod'.*connections, create, functions, keep_results"):
+    with pytest.raises(InvalidUrl, match=r"unknown option 'sslmod'.*connections, create, functions, keep_results"):
         connect("postgresql://h/app?sslmod=require")
     with pytest.raises(InvalidUrl, match="unknown option 'sslmode'"):
         connect("postgresql://h/app", sslmode="require")
@@ -197,7 +198,7 @@ def test_an_older_schema_is_migrated_and_a_newer_one_refused(url, sql, monkeypat
             assert (await backend.claim(claim())).outcome == "won"
             sql("insert into tenure.migrations values (1000)")
             assert (await backend.claim(claim())).outcome == "won"  # who runs goes on
-        with pytest.raises(BackendMisconfigured, match="version 1000 .* knows up to .*; upgrade tenure-postgres"):
+        with pytest.raises(BackendMisconfigured, match=r"version 1000 .* knows up to .*; upgrade tenure-postgres"):
             await PostgresBackend(url).__aenter__()
         with pytest.raises(BackendMisconfigured, match="version 1000"):
             await PostgresBackend(url).migrate()
@@ -358,7 +359,10 @@ def test_a_heartbeat_and_a_takeover_at_the_instant_of_expiry_never_both_succeed(
     """Race 3: a claim that locked the job alone would decide by a run that is renewed while it decides."""
 
     async def main():
-        async with PostgresBackend(url, functions=functions) as holder, PostgresBackend(url, functions=functions) as other:
+        async with (
+            PostgresBackend(url, functions=functions) as holder,
+            PostgresBackend(url, functions=functions) as other,
+        ):
             taken = 0
             for slot in range(LONG_AGO, LONG_AGO + 150):
                 won = await holder.claim(claim(slot=slot, lease_ms=15))
@@ -441,7 +445,9 @@ def test_state_is_bounded_and_heartbeats_and_ends_write_no_index(url, sql):
                     await backend.heartbeat(job, slot, "one")
                     await backend.finish(job, slot, "one", "success")
                     await backend.save_result(job, RunResult(slot, 1, 1, "success", "i", 1, 2))
-            assert [result.slot for result in await backend.results("one")] == [*range(LONG_AGO + 199, LONG_AGO + 194, -1)]
+            assert [result.slot for result in await backend.results("one")] == [
+                *range(LONG_AGO + 199, LONG_AGO + 194, -1)
+            ]
 
     asyncio.run(main())
     assert sql("select job, count(*) from tenure.runs where namespace = 'tenure' group by 1 order by 1") == [

@@ -35,6 +35,7 @@ _CONNECTING = (
     (r"database .* does not exist|no such database", "3D000"),
     (r"permission denied for database", "42501"),
     (r"certificate verify failed|root certificate|does not support SSL|server certificate|sslrootcert", "TLS"),
+    (r"too many (clients|connections)|remaining connection slots|no more connections allowed", "53300"),
     (r"unsupported startup parameter", "startup"),
     (r"pool .* (is|was) (closed|not open)|pool is closed", "pool"),
 )

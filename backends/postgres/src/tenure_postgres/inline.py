@@ -1,4 +1,4 @@
-"""A claim without a function in the database: it locks the job, ``tenure.decision`` decides here, the outcome is written.
+"""A claim without a function in the database: it locks, ``tenure.decision`` decides here, the outcome is written.
 
 It takes two round trips in one transaction, on the same tables and under the same locks as the function does.
 """

@@ -137,16 +137,18 @@ class Session:
     async def _receive(self, outcomes: list[Outcome], count: int) -> None:
         last: Outcome | None = None
         with _Readiness(self.pgconn) as ready:
-            while len(outcomes) < count:
-                result = await ready.result()
-                if result is None:
-                    continue
-                if result.status == _SYNC:
-                    assert last is not None
+            try:
+                while len(outcomes) < count:
+                    result = await ready.result()
+                    if result is not None and result.status != _SYNC:
+                        last = last if isinstance(last, Exception) else _outcome(result)
+                    elif result is not None and last is not None:
+                        outcomes.append(last)
+                        last = None
+            except psycopg.Error:
+                if isinstance(last, Exception):  # why the connection has ended, in the server's words
                     outcomes.append(last)
-                    last = None
-                elif not isinstance(last, Exception):  # what follows an error was not even tried
-                    last = _outcome(result)
+                raise
 
     async def _receive_script(self, outcomes: list[Outcome]) -> None:
         with _Readiness(self.pgconn) as ready:
@@ -180,7 +182,12 @@ class _Readiness:
             self._write(pgconn.flush() != 0)
             if not pgconn.is_busy():
                 break
-            await self.input()
+            try:
+                await self.input()
+            except psycopg.OperationalError:
+                if pgconn.is_busy():
+                    raise
+                break  # its last words came with its end
         result = pgconn.get_result()
         if result is None and pgconn.status != pq.ConnStatus.OK:
             raise psycopg.OperationalError(pgconn.get_error_message())

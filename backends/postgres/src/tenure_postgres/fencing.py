@@ -48,8 +48,8 @@ def guard(cursor: Cursor, ctx: Context, *, namespace: str = "tenure", schema: st
 
     It locks the run's fence scope (the job under ``skip``, the run under ``allow``) until the transaction ends, and
     raises psycopg.errors.CheckViolation, of the constraint ``stale_fence``, if a greater fence was seen there or
-    granted. ``await guard(…)`` with an asynchronous cursor. The database needs the schema that ``tenure migrate`` makes,
-    and may be another one than the store's.
+    granted. ``await guard(…)`` with an asynchronous cursor. The database needs the schema that ``tenure migrate``
+    makes, and may be another one than the store's.
     """
     check_name(namespace, "namespace")
     if not ctx.fence:
