@@ -19,7 +19,7 @@ from . import instances
 from .application import GRACE_MS
 from .evidence import Done, Evidence, Life, Settings, Span, entry_of, lines, note_of
 from .instances import Instance, LostReplies, Slow, python
-from .plan import POSITIONS, Fault, plan
+from .plan import POSITIONS, START_MS, Fault, plan
 from .probe import Probe
 from .stores import KEEP_RESULTS, Store, lease_ms_of, served, target_of
 from .workload import jobs_of
@@ -126,9 +126,13 @@ class Director:
         faults = plan(options.seed, options.minutes, self._lease_ms, network=bool(self._proxies))
         async with asyncio.TaskGroup() as group:
             for fault in faults:
-                if fault.who in (*self._positions, "store", "all"):
-                    await sleep_until(begin + fault.at_ms)
-                    group.create_task(self._perform(fault))
+                if fault.who not in (*self._positions, "store", "all"):
+                    continue
+                await sleep_until(begin + fault.at_ms)
+                performed = group.create_task(self._perform(fault))
+                if fault.who == "all":  # what follows waits, or it would all come at once
+                    await performed
+                    begin += max(monotonic_ms() - begin - fault.at_ms - fault.for_ms - START_MS, 0)
             await sleep_until(begin + options.minutes * 60_000 - _REST_LEASES * self._lease_ms)
 
     async def _perform(self, fault: Fault) -> None:

@@ -27,7 +27,7 @@ _CALM_MS = 2_500
 """Before the first fault."""
 _TAIL_LEASES = 5
 """After the last one has begun all comes to rest."""
-_START_MS = 2_000
+START_MS = 2_000
 """What a start or a graceful stop may take."""
 
 
@@ -64,7 +64,7 @@ def plan(seed: int, minutes: float, lease_ms: int, *, network: bool) -> list[Fau
         if fault is not None and fault.at_ms + fault.for_ms < end_ms + 2 * lease_ms:
             faults.append(fault)
             for who in _struck(fault):
-                busy[who] = at_ms + fault.for_ms + _START_MS
+                busy[who] = at_ms + fault.for_ms + START_MS
         at_ms += rng.uniform(400, 2_400)
     return faults
 

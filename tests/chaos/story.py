@@ -182,6 +182,10 @@ class Story:
         """Whether the store was away or slow at any moment between."""
         return any(span.meets(begin, end) for span in self.evidence.away)
 
+    def away_ms(self, begin: float, end: float) -> float:
+        """How much of the time between that was."""
+        return sum(span.length(begin, end) for span in self.evidence.away)
+
     def monotonic(self, slot: int) -> float:
         """When a slot was due by the right clock."""
         return slot - self.evidence.wall_ahead

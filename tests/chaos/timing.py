@@ -10,6 +10,8 @@ from .verdict import Excused, Finding, Measured, Violation, check
 
 _SPREAD_PART = 50
 _LEAST_SPREAD_MS = 50
+_AWAY_PART = 3
+"""A store that was away for this part of a lease has let calls fail; for less, they have waited."""
 _LONGEST_RETRY_MS = 10_000
 _SETTLE_MS = 500
 
@@ -78,12 +80,13 @@ def _in_time(
     backups = [life for life in story.evidence.lives if _is_backup(story, life, older, since, at)]
     stall_ms = max((story.stall_ms(life.instance, since, at) for life in backups), default=0.0)
     stall_ms = max(stall_ms, story.stall_ms(newer.instance, since, at))
-    if backups and not story.away(since - story.settings.lease_ms, at):
+    away_ms = story.away_ms(since - story.settings.lease_ms, at)
+    if backups and away_ms < story.settings.lease_ms / _AWAY_PART:
         yield Measured(what, at, at - since, limit_ms)
         if at - since <= limit_ms:
             return
-        if at - since <= limit_ms + stall_ms:
-            yield Excused(rule, at, f"the {what} was late by a stall of the machine")
+        if at - since <= limit_ms + stall_ms + away_ms:
+            yield Excused(rule, at, f"the {what} was late by a stall of the machine or the store")
             return
         text = f"the {what} from {older} to {newer} took {at - since:.0f} ms, more than {limit_ms:.0f}"
         yield Violation(rule, at, text, older.job, older.slot, newer.instance)
