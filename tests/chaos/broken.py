@@ -3,22 +3,35 @@
 from collections.abc import Callable
 from typing import Any
 
-from tenure import heartbeat, watch
+from tenure import heartbeat, runner, watch
 from tenure.calls import Calls
 
 
-def _believes_for_ever() -> None:
-    """A holder that no deadline stops, and that takes every heartbeat for confirmed."""
+def _always_says_yes() -> None:
+    """A client that confirms each heartbeat and sends none."""
 
-    async def heartbeat_(self: Calls, job: str, slot: int, token: str) -> bool:
-        await self._backend.heartbeat(job, slot, token)
+    async def yes(_self: Calls, _job: str, _slot: int, _token: str) -> bool:
         return True
 
-    def never(_self: Any) -> None:
+    Calls.heartbeat = yes  # type: ignore[method-assign]
+
+
+def _has_no_deadline() -> None:
+    """A holder that is told of a lost lease by the store alone."""
+
+    def look(self: Any) -> None:
+        self.deadline_ms = float("inf")
+        right(self)
+
+    right = heartbeat.Lease.look
+    heartbeat.Lease.look = look  # type: ignore[method-assign]
+
+
+def _forgets_who_crashed() -> None:
+    async def forget(_self: Any, *_: Any) -> None:
         pass
 
-    Calls.heartbeat = heartbeat_  # type: ignore[method-assign]
-    heartbeat.Lease._lose = never  # type: ignore[method-assign]
+    runner.LeaseRunner._save_lost = forget  # type: ignore[method-assign]
 
 
 def _sends_no_heartbeats() -> None:
@@ -36,7 +49,9 @@ def _looks_rarely() -> None:
 
 
 BROKEN: dict[str, Callable[[], None]] = {
-    "believes-for-ever": _believes_for_ever,
+    "always-says-yes": _always_says_yes,
+    "has-no-deadline": _has_no_deadline,
+    "forgets-who-crashed": _forgets_who_crashed,
     "sends-no-heartbeats": _sends_no_heartbeats,
     "looks-rarely": _looks_rarely,
 }

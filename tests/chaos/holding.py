@@ -37,10 +37,11 @@ def _overlap(story: Story, older: Attempt, newer: Attempt, at: float) -> Iterato
     frozen = [harm.span for harm in life.harms if harm.kind == "frozen" and harm.span.meets(at, at)] if life else []
     awake = max((span.end for span in frozen), default=at)
     limit = awake + SLACK_MS + story.stall_ms(older.instance, at, awake + SLACK_MS)
-    if told <= limit or (life is not None and life.end <= limit):
-        yield Excused(
-            rule, at, "the holder was frozen, and told when it awoke" if frozen else "told at the same moment"
-        )
+    span = story.executes(older)
+    ended = bool(frozen) and span is not None and span.end <= limit
+    if told <= limit or ended:
+        why = "the holder was frozen, and told when it awoke" if frozen else "told at the same moment"
+        yield Excused(rule, at, why)
         return
     text = f"{newer} began while {older} was executing, which {'was told late' if older.told else 'was never told'}"
     yield Violation(rule, at, text, older.job, older.slot, older.instance)

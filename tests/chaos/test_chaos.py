@@ -35,6 +35,6 @@ def test_a_little_of_chaos_on_a_server(tmp_path):
     assert len(judgement.story.runs) > 20
 
 
-def test_holders_that_believe_for_ever_are_found(tmp_path):
-    judgement = judged(tmp_path, target="sqlite", minutes=0.2, broken="believes-for-ever")
+def test_a_client_that_confirms_heartbeats_it_did_not_send_is_found(tmp_path):
+    judgement = judged(tmp_path, target="sqlite", minutes=0.2, broken="always-says-yes")
     assert "instance-deadline" in {violation.rule for violation in judgement.violations}
