@@ -3,7 +3,6 @@
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -136,7 +135,7 @@ class MongoBackend:
         """See LeaseBackend."""
         if claim.lease_ms > pipeline.LARGEST:
             raise InvalidClaim(f"lease: {claim.lease_ms} ms is longer than MongoDB can reckon with; use a shorter one")
-        async with self._asking() as link:
+        async with self._serving().call() as link:
             write = pipeline.win(claim)
             for _ in range(AGAIN):
                 now, state = await self._decided(link, claim, write)
@@ -162,7 +161,7 @@ class MongoBackend:
     async def active(self, jobs: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
         ids = [self._id(job) for job in sorted(set(jobs))]
-        async with self._asking() as link:
+        async with self._serving().call() as link:
             parts = [await self._read(link, ids[at : at + AT_ONCE]) for at in range(0, len(ids) or 1, AT_ONCE)]
         now = parts[0][0]
         states = {job: state for _, part in parts for job, state in part.items()}
@@ -173,7 +172,7 @@ class MongoBackend:
         place = {"_id": documents.result_id(**self._id(job), slot=result.slot, attempt=result.attempt)}
         fields = documents.result_fields(result)
         write = fields if decision.overwrites(result) else {"$setOnInsert": fields}
-        async with self._asking() as link:
+        async with self._serving().call() as link:
             await link.update(RESULTS, q=place, u=write, upsert=True)
             if random.randrange(PRUNE_EVERY) == 0:
                 await self._prune(link, job)
@@ -182,7 +181,7 @@ class MongoBackend:
         """See LeaseBackend."""
         check_limit(limit)
         asked = documents.all_results(**self._id(job))
-        async with self._asking() as link:
+        async with self._serving().call() as link:
             found = await link.find(RESULTS, asked, sort=NEWEST_FIRST, limit=min(limit, self._keep_results))
         return [self._read_as(documents.run_result, document) for document in found]
 
@@ -223,7 +222,7 @@ class MongoBackend:
     async def _hold(self, job: str, slot: int, token: str, statuses: list[str], write: Pipeline) -> bool:
         """Whether the token holds the run, or did so last with one of these statuses; the write is done if it holds."""
         check_run(job, slot, token)
-        async with self._asking() as link:
+        async with self._serving().call() as link:
             asked = {"_id": self._id(job), **pipeline.held(slot, token, *statuses)}
             return await link.update(JOBS, q=asked, u=write) == 1
 
@@ -283,12 +282,6 @@ class MongoBackend:
             raise BackendMisconfigured(
                 f"{self._place}: {JOBS} or {RESULTS} holds what tenure did not write ({error!r}); use another database"
             ) from error
-
-    @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Link]:
-        link = self._serving()
-        async with link.call():
-            yield link
 
     def _serving(self) -> Link:
         if self._link is None:

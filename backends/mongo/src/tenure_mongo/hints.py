@@ -26,7 +26,7 @@ async def listen(link: Link, collection: str, ids: list[Document]) -> AsyncItera
         with suppress(BackendUnavailable, BackendClosed):
             async with _stream(link, collection, ids) as stream:
                 while True:
-                    async with link.asked():
+                    async with link.call(waited_for=False):
                         change = await stream.try_next()
                     if change is not None:
                         yield str(change["documentKey"]["_id"]["job"])
@@ -38,13 +38,13 @@ async def listen(link: Link, collection: str, ids: list[Document]) -> AsyncItera
 @asynccontextmanager
 async def _stream(link: Link, collection: str, ids: list[Document]) -> AsyncIterator[AsyncChangeStream[Document]]:
     awaited_ms = min(AWAITED_MS, link.timeout_ms // 2) or 1
-    async with link.asked():
+    async with link.call(waited_for=False):
         stream = await link.watched(collection).watch(changes_of(ids), max_await_time_ms=awaited_ms)
     try:
         yield stream
     finally:
         with suppress(BackendError):
-            async with link.asked():
+            async with link.call(waited_for=False):
                 await stream.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -53,28 +53,20 @@ class Link:
         self._idle = asyncio.Event()
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
-        """Around one call of the backend: as ``asked``, and closing waits for it."""
-        self._calls += 1
-        try:
-            async with self.asked():
-                yield
-        finally:
-            self._calls -= 1
-            if not self._calls:
-                self._idle.set()
+    async def call(self, *, waited_for: bool = True) -> AsyncIterator[Self]:
+        """Around what is asked of the driver: a deadline for all of it, and its errors as the protocol's.
 
-    @asynccontextmanager
-    async def asked(self) -> AsyncIterator[None]:
-        """Around what is asked of the driver: a deadline for all of it, and errors as the protocol's."""
+        Closing waits for it unless it is said otherwise.
+        """
         self.check()
         seconds = self.timeout_ms / 1_000
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
+        self._calls += waited_for
         try:
             async with asyncio.timeout(seconds + GRACE_S):
                 with pymongo.timeout(seconds):
-                    yield
+                    yield self
         except TimeoutError as error:
             raise self._silent() from error
         except Exception as error:
@@ -83,6 +75,9 @@ class Link:
                 raise
             raise translated from error
         finally:
+            self._calls -= waited_for
+            if not self._calls:
+                self._idle.set()
             if task is not None and task.cancelling() > cancelled:
                 raise asyncio.CancelledError  # the driver waits by asyncio.wait_for, which Python 3.11 lets swallow it
 
