@@ -31,7 +31,7 @@ from tenure_redis.keys import Keys
 from tenure_redis.settings import CONNECTION_OPTIONS
 
 from .conftest import Redis
-from .servers_redis import HOST, PROGRAMS, answering, certificates, replicated, serving, tls_front
+from .servers_redis import HOST, PROGRAMS, answering, certificates, replicated, serving, tls_front, wait_until
 
 PAST = 1_700_000_000_000
 RECORD = RunResult(PAST, 1, 1, "success", "i", 1, 2)
@@ -200,6 +200,28 @@ def test_more_than_a_thousand_unfinished_runs_are_superseded_like_the_reference_
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("overlap", ["skip", "allow"])
+def test_as_many_ended_runs_are_kept_as_by_the_reference(redis_store, overlap):
+    async def main():
+        async with redis_store.open() as backend, MemoryBackend(MemoryStore(lambda: PAST)) as reference:
+            for number in range(140):
+                request = claim(slot=PAST - 140 + number, overlap=overlap)
+                assert await backend.claim(request) == await reference.claim(request)
+                assert await backend.finish("sync", request.slot, request.token, "failed")
+                assert await reference.finish("sync", request.slot, request.token, "failed")
+            told = []
+            for number in range(140):
+                request = claim(slot=PAST - 140 + number, overlap="allow")
+                told.append(await reference.claim(request))
+                assert await backend.claim(request) == told[-1]
+            kept = {"skip": 17, "allow": 129}[overlap]  # the newest ended after the last win
+            assert [answer.status for answer in told] == ["superseded"] * (140 - kept) + ["failed"] * kept
+        assert len(redis_store.server.call("HKEYS", Keys("tenure").runs("sync"))) == 5 + kept
+
+    redis_store.set_clock(PAST)
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("program", [name for name, path in PROGRAMS.items() if path])
 def test_every_call_on_every_server_at_hand(program):
     with serving(program=program) as server:
@@ -229,6 +251,13 @@ def test_no_two_jobs_share_a_key_and_each_has_one_hash_tag(namespace, job, other
         assert not others.store.startswith(keys.prefix)
 
 
+def test_names_that_look_like_encoded_ones_share_no_key():
+    names = ["a", "b", "a:b", "a:", ":b", "a%3Ab", "%3A", ":", "{", "}", "%7B", "%257B", "%", "%25", "*", "%2A", "a b"]
+    spaces = [Keys(name) for name in names]
+    keys = [key(name) for space in spaces for key in (space.runs, space.results) for name in names]
+    assert len({*keys, *(space.store for space in spaces)}) == len(names) * (2 * len(names) + 1)
+
+
 def test_all_it_leaves_has_the_prefix_and_never_expires(server):
     async def scenario(backend):
         await every_call(backend)
@@ -252,6 +281,16 @@ def test_a_namespace_is_an_acl_pattern_by_itself(server):
 async def _enter(backend):
     async with backend:
         pass
+
+
+def test_history_is_bounded_in_the_server_too(server):
+    async def scenario(backend):
+        for number in range(10):
+            await backend.save_result("sync", RunResult(PAST + number, 1, 1, "success", "i", 1, 2))
+            await backend.save_result("sync", RunResult(PAST + number, 1, 1, "failed", "i", 1, 2))
+        assert server.call("ZCARD", Keys("tenure").results("sync")) == 3
+
+    running(scenario, server, keep_results=3)
 
 
 # State that is lost
@@ -407,20 +446,26 @@ def test_what_does_not_speak_the_protocol_is_no_such_server():
 
 def test_a_server_without_memory_refuses_before_anything_has_changed(server):
     async def scenario(backend):
+        for number in range(20):  # so that a win drops some
+            request = claim("full", PAST - 20 + number)
+            await backend.claim(request)
+            await backend.finish("full", request.slot, request.token, "success")
         request = claim()
         await backend.claim(request)
-        before = server.call("HGETALL", Keys("tenure").runs("sync"))
+        keys = [Keys("tenure").runs(job) for job in ("sync", "full")]
+        before = [server.call("HGETALL", key) for key in keys]
         server.call("CONFIG", "SET", "maxmemory", 1)
         try:
             for call in (
                 backend.claim(claim(slot=PAST + 1, overlap="allow")),
+                backend.claim(claim("full")),
                 backend.heartbeat("sync", PAST, request.token),
                 backend.finish("sync", PAST, request.token, "success"),
                 backend.save_result("sync", RECORD),
             ):
                 with pytest.raises(BackendUnavailable, match="maxmemory"):
                     await call
-            assert server.call("HGETALL", Keys("tenure").runs("sync")) == before
+            assert [server.call("HGETALL", key) for key in keys] == before
         finally:
             server.call("CONFIG", "SET", "maxmemory", 0)
         assert await backend.finish("sync", PAST, request.token, "success")
@@ -822,16 +867,61 @@ def test_a_replica_is_refused_and_a_primary_that_became_one_too_until_it_is_back
             asyncio.run(_enter(connect(replica.url)))
 
         async def main():
-            async with connect(primary.url) as backend:
+            async with connect(f"{primary.url}?client_name=mine") as backend:
                 request = claim()
                 await backend.claim(request)
+                assert _has_client(primary, "mine")
                 primary.call("REPLICAOF", HOST, replica.port)
                 with pytest.raises(BackendUnavailable, match="it is a replica"):
                     await backend.heartbeat("sync", PAST, request.token)
+                # Its connection is given up, so that the next call may find another primary.
+                await asyncio.to_thread(wait_until, lambda: not _has_client(primary, "mine"), "a closed connection")
                 primary.call("REPLICAOF", "NO", "ONE")
                 assert await backend.heartbeat("sync", PAST, request.token)
 
         asyncio.run(main())
+
+
+def _has_client(server, name):
+    return name in str(server.call("CLIENT", "LIST"))
+
+
+# Connections
+
+
+def test_connections_that_the_server_closed_cost_no_call(server):
+    async def scenario(backend):
+        await asyncio.gather(*(backend.claim(claim(f"job {number}")) for number in range(300)))
+        for _ in range(3):
+            assert server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 1
+            await asyncio.sleep(0.05)  # that is told by the kernel; what comes sooner is an error, and rightly
+            assert (await backend.claim(claim("job 1"))).outcome == "running"
+
+    running(scenario, server)
+
+
+def test_entering_and_leaving_again_and_again_leaves_nothing_open(server):
+    descriptors = Path("/proc/self/fd")
+
+    async def main():
+        open_before = None
+        backend = connect(server.url)
+        for turn in range(60):
+            async with backend, backend:
+                await backend.active(["sync"])
+                task = asyncio.create_task(_first_of(backend.changes(["sync"])))
+                await asyncio.sleep(0)
+            assert await task is None
+            if turn == 10:
+                open_before = len(list(descriptors.iterdir()))
+        assert len(list(descriptors.iterdir())) <= open_before
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+async def _first_of(jobs):
+    return await anext(jobs, None)
 
 
 # The page

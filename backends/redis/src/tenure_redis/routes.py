@@ -153,7 +153,6 @@ class ClusterRoute:
         self._nodes: dict[Address, Node] = {}
         self._starts: list[int] = []
         self._owners: list[tuple[int, Address]] = []
-        self._moved: dict[int, Address] = {}
         self._learning: asyncio.Task[None] | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._stale = True
@@ -171,11 +170,9 @@ class ClusterRoute:
                         self._stale = True
                         raise
                 address = elsewhere.host or address[0], elsewhere.port  # no host: that of the sender
-                for_good = isinstance(elsewhere, MovedError)
-                request = request._replace(asking=not for_good)
-                if for_good:
-                    self._moved[elsewhere.slot_id] = address
-                    self._stale = True
+                moved = isinstance(elsewhere, MovedError)
+                self._stale = self._stale or moved
+                request = request._replace(asking=not moved)
             raise ClusterDownError("CLUSTERDOWN it redirects in circles")
 
     async def ask_all(self, request: Request) -> list[Any]:
@@ -212,8 +209,6 @@ class ClusterRoute:
 
     async def _address_of(self, key: str) -> Address:
         slot = key_slot(key.encode())
-        if slot in self._moved:
-            return self._moved[slot]
         if self._stale:
             await self._learn()
         index = bisect_right(self._starts, slot) - 1
@@ -249,7 +244,6 @@ class ClusterRoute:
         ranges = sorted((start, end, _address(primary, sender)) for start, end, primary, *_ in slots)
         self._starts = [start for start, _, _ in ranges]
         self._owners = [(end, address) for _, end, address in ranges]
-        self._moved.clear()
         self._stale = False
 
     def _retire(self) -> None:
