@@ -11,12 +11,13 @@ from tenure.cas import CasBackend, Key, Loaded
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.protocol import LeaseBackend
 from tenure.registry import connect
+from tenure_dynamodb import DynamoBackend
 from tenure_mongo.link import Link
 from tenure_postgres import PostgresBackend, statements
 from tenure_redis import scripts
 from tenure_sqlite import SqliteBackend, queries
 
-from . import servers_mongo, servers_postgres
+from . import servers_dynamodb, servers_mongo, servers_postgres
 from .servers_redis import Server, serving
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
@@ -145,7 +146,33 @@ class Mongo:
         self.clocks[self._database] = now_ms
 
 
-STORES = {"memory": Memory, "cas": Cas, "sqlite": Sqlite, "redis": Redis, "postgres": Postgres, "mongo": Mongo}
+class Dynamodb:
+    """A table of its own, and the clock of each object is the test's."""
+
+    server: servers_dynamodb.Server
+    tables = itertools.count()
+
+    def __init__(self, _: Path) -> None:
+        self._table = f"behaviour-{next(self.tables)}"
+        self._clock = servers_dynamodb.TestClock(NOON)
+
+    def open(self, **options):
+        options = {"timeout": "60s", **options}  # asked for 40,000 jobs, dynalite takes its time
+        return DynamoBackend(self._table, client=self.server.client, clock=self._clock, create=True, **options)
+
+    def set_clock(self, now_ms):
+        self._clock.now_ms = now_ms
+
+
+STORES = {
+    "memory": Memory,
+    "cas": Cas,
+    "sqlite": Sqlite,
+    "redis": Redis,
+    "postgres": Postgres,
+    "mongo": Mongo,
+    "dynamodb": Dynamodb,
+}
 _CLOCK = "cast(round((julianday('now') - 2440587.5) * 86400000) as integer)"
 
 
@@ -175,6 +202,12 @@ def mongo_server() -> Iterator[servers_mongo.Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def dynamodb_server() -> Iterator[servers_dynamodb.Server]:
+    with servers_dynamodb.serving("dynalite") as server:
+        yield server
+
+
 @pytest.fixture(params=STORES)
 def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
     """Makes a fresh store of one kind, as often as it is called."""
@@ -193,6 +226,8 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     if request.param == "mongo":
         monkeypatch.setattr(Mongo, "server", request.getfixturevalue("mongo_server"), raising=False)
         monkeypatch.setattr(Mongo, "clocks", servers_mongo.put_clock_in(monkeypatch, Link), raising=False)
+    if request.param == "dynamodb":
+        monkeypatch.setattr(Dynamodb, "server", request.getfixturevalue("dynamodb_server"), raising=False)
     numbers = itertools.count()
     return lambda: STORES[request.param](tmp_path / f"{next(numbers)}.db")
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tenure.decision import DEFAULT_KEEP_RESULTS
+from tenure.decision import DEFAULT_KEEP_RESULTS, JobState, active
 from tenure.duration import Duration, to_ms, to_text
 from tenure.errors import BackendClosed, BackendError, InvalidUrl
 from tenure.model import (
@@ -28,11 +28,11 @@ from tenure.model import (
 )
 from tenure.urls import Readers, hide_secrets, split_url, true_or_false, url_options, whole_number
 
-from tenure_dynamodb.clock import StoreClock, clock_of
+from tenure_dynamodb.clock import Moment, StoreClock, clock_of
 from tenure_dynamodb.driver import Account, fit, new_client
 from tenure_dynamodb.faults import translated, unavailable
 from tenure_dynamodb.lanes import Lanes
-from tenure_dynamodb.store import Settings, Store
+from tenure_dynamodb.store import MOST_JOBS, Settings, Store
 from tenure_dynamodb.table import Table
 
 Answer = TypeVar("Answer")
@@ -185,7 +185,9 @@ class DynamoBackend:
         """See LeaseBackend."""
         for job in jobs:
             check_name(job, "job")
-        return await self._ask(lambda store, deadline: store.active(jobs, deadline))
+        names = sorted(set(jobs))
+        parts = [names[at : at + MOST_JOBS] for at in range(0, max(len(names), 1), MOST_JOBS)]
+        return _active(await asyncio.gather(*map(self._states, parts), return_exceptions=True))
 
     async def save_result(self, job: str, result: RunResult) -> None:
         """See LeaseBackend."""
@@ -197,6 +199,9 @@ class DynamoBackend:
         check_name(job, "job")
         check_limit(limit)
         return await self._ask(lambda store, deadline: store.results(job, limit, deadline))
+
+    async def _states(self, jobs: Sequence[str]) -> tuple[Moment, dict[str, JobState]]:
+        return await self._ask(lambda store, deadline: store.states(jobs, deadline))
 
     async def _ask(self, call: Callable[[Store, float], Answer]) -> Answer:
         service = self._service
@@ -279,6 +284,17 @@ class _Service:
             if store is not None and store.clock_fades():
                 with suppress(BackendError):  # the next call will tell of it, or the next look succeed
                     await self.lanes.ask(store.look_at_the_clock)
+
+
+def _active(parts: Sequence[tuple[Moment, dict[str, JobState]] | BaseException]) -> ActiveRuns:
+    """What all parts show; the moment is before all of them were read."""
+    for part in parts:
+        if isinstance(part, BaseException):
+            raise part
+    read = [part for part in parts if not isinstance(part, BaseException)]
+    now = min(moment.early for moment, _ in read)
+    states = {job: state for _, found in read for job, state in found.items()}
+    return ActiveRuns(now, tuple([run for job in sorted(states) for run in active(job, states[job], now)]))
 
 
 def _checked_endpoint(endpoint: str | None) -> str | None:

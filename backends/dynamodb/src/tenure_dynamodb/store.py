@@ -11,14 +11,14 @@ from tenure import decision
 from tenure.decision import EMPTY, JobState
 from tenure.duration import to_text
 from tenure.errors import BackendMisconfigured
-from tenure.model import EARLY_MS, ActiveRuns, Claim, ClaimResult, Ending, RunResult
+from tenure.model import EARLY_MS, Claim, ClaimResult, Ending, RunResult
 
 from tenure_dynamodb import expressions, item, keys
 from tenure_dynamodb.clock import Moment
 from tenure_dynamodb.expressions import Update
 from tenure_dynamodb.faults import unavailable
 from tenure_dynamodb.item import Known
-from tenure_dynamodb.table import Item, Key, Refused, Table, code_of_cause
+from tenure_dynamodb.table import BATCH_READ, Item, Key, Refused, Table, code_of_cause
 
 Answer = TypeVar("Answer")
 AtOnce = Callable[[Moment], tuple[Update, Answer] | None]
@@ -29,6 +29,8 @@ PRUNE_EVERY = 32
 """One save in so many removes what is older than the records that are kept."""
 PRUNE_AT_ONCE = 1_000
 PAUSE_S = 0.002
+MOST_JOBS = BATCH_READ
+"""Jobs whose states are read in one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +112,14 @@ class Store:
             deadline,
         )
 
-    def active(self, jobs: Sequence[str], deadline: float) -> ActiveRuns:
-        """See LeaseBackend."""
+    def states(self, jobs: Sequence[str], deadline: float) -> tuple[Moment, dict[str, JobState]]:
+        """Those jobs that there are, and a moment before they were read; at most ``MOST_JOBS``."""
         while True:
             moment = self.moment(deadline)
-            items = self._table.get_all([keys.state(self._settings.namespace, job) for job in sorted(set(jobs))])
+            items = self._table.get_all([keys.state(self._settings.namespace, job) for job in jobs])
             states = {keys.job_of(found["pk"]["S"]): item.decode(found).state for found in items}
             if self._table.clock.epoch == moment.epoch:
-                break
-        runs = [run for job in sorted(states) for run in decision.active(job, states[job], moment.early)]
-        return ActiveRuns(moment.early, tuple(runs))
+                return moment, states
 
     def save_result(self, job: str, result: RunResult, _deadline: float) -> None:
         """See LeaseBackend; one in many removes old records too."""

@@ -52,7 +52,7 @@ class Table:
         return item
 
     def get_all(self, keys: Sequence[Key]) -> list[Item]:
-        """Those items that there are, in any order."""
+        """Those items that there are, in any order; as many keys as DynamoDB takes, or more."""
         found: list[Item] = []
         left = list(keys)
         while left:

@@ -17,7 +17,7 @@ from tenure.model import Capabilities
 
 from tenure_conformance.faults.kit import FaultKit, proxied, with_option
 from tenure_conformance.servers import HOST, Recipe, restart
-from tenure_conformance.target import Target
+from tenure_conformance.target import Target, Timing
 
 DYNALITE = "dynalite@4.0.0"
 CLOCK_ERROR_MS = 150
@@ -175,6 +175,7 @@ target = Target(
     serve=server.serve,
     open=opened,
     capabilities=CAPABILITIES,
+    timing=Timing(lease_ms=800),
     faults=faults(restarts=True),
     distribution="tenure-dynamodb",
     store=lambda: DYNALITE.replace("@", " "),

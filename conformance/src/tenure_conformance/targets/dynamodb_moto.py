@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tenure_conformance.servers import Recipe
-from tenure_conformance.target import Target
+from tenure_conformance.target import Target, Timing
 from tenure_conformance.targets.dynamodb import CAPABILITIES, answers, faults, opened, url_of
 
 
@@ -38,6 +38,7 @@ target = Target(
     serve=server.serve,
     open=opened,
     capabilities=CAPABILITIES,
+    timing=Timing(lease_ms=1_600),
     faults=faults(restarts=False),
     distribution="tenure-dynamodb",
     store=_name,
