@@ -27,7 +27,7 @@ from .workload import jobs_of
 NAMESPACE = "chaos"
 TIMEOUTS_MS = (2_000, 3_000, 5_000)
 _REST_LEASES = 4
-_LOST_SHARE = 0.3
+_LOST_PERCENT = 30
 _EACH_MS = 120
 
 
@@ -201,7 +201,7 @@ class Director:
 
     async def _lose_replies(self, fault: Fault) -> None:
         async with self._harmed(fault, "lossy") as proxy:
-            proxy.fault = LostReplies(_LOST_SHARE)
+            proxy.fault = LostReplies(_LOST_PERCENT)
 
     async def _slow_down(self, fault: Fault) -> None:
         async with self._harmed(fault, "lossy") as proxy:

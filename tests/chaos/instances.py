@@ -26,13 +26,13 @@ _MOST_TRIES = 200
 class LostReplies(Fault):
     """Some replies are lost, each with its connection."""
 
-    share: float
+    percent: int
     number: int = 0
 
     async def reply(self, proxy: Proxy, data: bytes) -> bytes:
         """See Fault."""
         self.number += 1
-        if self.number * self.share % 1 < self.share:
+        if self.number * self.percent % 100 < self.percent:
             raise Cut
         return data
 
