@@ -115,8 +115,8 @@ class MongoBackend:
             self._link = self._opened()
         self._entered += 1
         try:
-            async with self._link.call():
-                await self._prepare(self._link)
+            link = self._serving()
+            await link.ask(self._prepare(link))
         except BaseException:
             await self._leave()
             raise
@@ -135,15 +135,8 @@ class MongoBackend:
         """See LeaseBackend."""
         if claim.lease_ms > pipeline.LARGEST:
             raise InvalidClaim(f"lease: {claim.lease_ms} ms is longer than MongoDB can reckon with; use a shorter one")
-        async with self._serving().call() as link:
-            write = pipeline.win(claim)
-            for _ in range(AGAIN):
-                now, state = await self._decided(link, claim, write)
-                decided, answer = decision.claim(state, claim, now)
-                if decided is state or _stored(state, decided, claim):
-                    return answer
-                write = _write_of(claim, answer)
-        raise BackendUnavailable(f"{self._place}: other claims of job {claim.job!r} came between {AGAIN} times")
+        link = self._serving()
+        return await link.ask(self._claim(link, claim))
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
@@ -161,10 +154,8 @@ class MongoBackend:
     async def active(self, jobs: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
         ids = [self._id(job) for job in sorted(set(jobs))]
-        async with self._serving().call() as link:
-            parts = [await self._read(link, ids[at : at + AT_ONCE]) for at in range(0, len(ids) or 1, AT_ONCE)]
-        now = parts[0][0]
-        states = {job: state for _, part in parts for job, state in part.items()}
+        link = self._serving()
+        now, states = await link.ask(self._read_all(link, ids))
         return ActiveRuns(now, tuple([run for job in sorted(states) for run in decision.active(job, states[job], now)]))
 
     async def save_result(self, job: str, result: RunResult) -> None:
@@ -172,17 +163,17 @@ class MongoBackend:
         place = {"_id": documents.result_id(**self._id(job), slot=result.slot, attempt=result.attempt)}
         fields = documents.result_fields(result)
         write = fields if decision.overwrites(result) else {"$setOnInsert": fields}
-        async with self._serving().call() as link:
-            await link.update(RESULTS, q=place, u=write, upsert=True)
-            if random.randrange(PRUNE_EVERY) == 0:
-                await self._prune(link, job)
+        link = self._serving()
+        await link.ask(link.update(RESULTS, q=place, u=write, upsert=True))
+        if random.randrange(PRUNE_EVERY) == 0:
+            await link.ask(self._prune(link, job))
 
     async def results(self, job: str, *, limit: int = 20) -> list[RunResult]:
         """See LeaseBackend."""
         check_limit(limit)
         asked = documents.all_results(**self._id(job))
-        async with self._serving().call() as link:
-            found = await link.find(RESULTS, asked, sort=NEWEST_FIRST, limit=min(limit, self._keep_results))
+        link = self._serving()
+        found = await link.ask(link.find(RESULTS, asked, sort=NEWEST_FIRST, limit=min(limit, self._keep_results)))
         return [self._read_as(documents.run_result, document) for document in found]
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
@@ -198,6 +189,16 @@ class MongoBackend:
     def _id(self, job: str) -> Document:
         check_name(job, "job")
         return {"namespace": self._namespace, "job": job}
+
+    async def _claim(self, link: Link, claim: Claim) -> ClaimResult:
+        write = pipeline.win(claim)
+        for _ in range(AGAIN):
+            now, state = await self._decided(link, claim, write)
+            decided, answer = decision.claim(state, claim, now)
+            if decided is state or _stored(state, decided, claim):
+                return answer
+            write = _write_of(claim, answer)
+        raise BackendUnavailable(f"{self._place}: other claims of job {claim.job!r} came between {AGAIN} times")
 
     async def _decided(self, link: Link, claim: Claim, write: Pipeline) -> tuple[int, JobState]:
         """The clock and what the decision depends on, after the write if its conditions were met."""
@@ -222,9 +223,17 @@ class MongoBackend:
     async def _hold(self, job: str, slot: int, token: str, statuses: list[str], write: Pipeline) -> bool:
         """Whether the token holds the run, or did so last with one of these statuses; the write is done if it holds."""
         check_run(job, slot, token)
-        async with self._serving().call() as link:
-            asked = {"_id": self._id(job), **pipeline.held(slot, token, *statuses)}
-            return await link.update(JOBS, q=asked, u=write) == 1
+        asked = {"_id": self._id(job), **pipeline.held(slot, token, *statuses)}
+        link = self._serving()
+        return await link.ask(link.update(JOBS, q=asked, u=write)) == 1
+
+    async def _read_all(self, link: Link, ids: list[Document]) -> tuple[int, dict[str, JobState]]:
+        """As ``_read``, of any number of jobs; the clock is that of the first look."""
+        now, states = await self._read(link, ids[:AT_ONCE])
+        for start in range(AT_ONCE, len(ids), AT_ONCE):
+            _, more = await self._read(link, ids[start : start + AT_ONCE])
+            states |= more
+        return now, states
 
     async def _read(self, link: Link, ids: list[Document]) -> tuple[int, dict[str, JobState]]:
         """The clock and the unfinished runs of the jobs, as of one instant."""
@@ -286,6 +295,7 @@ class MongoBackend:
     def _serving(self) -> Link:
         if self._link is None:
             raise BackendClosed(f"{self._place}: the backend is not entered; use it inside `async with`")
+        self._link.check()
         return self._link
 
     def _opened(self) -> Link:

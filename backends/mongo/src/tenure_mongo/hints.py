@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
-from pymongo.asynchronous.change_stream import AsyncChangeStream
 from tenure.errors import BackendClosed, BackendError, BackendUnavailable
 
 from tenure_mongo.expressions import Document
-from tenure_mongo.link import Link
+from tenure_mongo.link import Link, retrieve
 
 OVER = ["released", "success", "failed"]
 AWAITED_MS = 1_000
@@ -22,30 +21,54 @@ async def listen(link: Link, collection: str, ids: list[Document]) -> AsyncItera
 
     Raises BackendMisconfigured where the user may not read change streams.
     """
-    while not link.closed.is_set():
-        with suppress(BackendUnavailable, BackendClosed):
-            async with _stream(link, collection, ids) as stream:
-                while True:
-                    async with link.call(waited_for=False):
-                        change = await stream.try_next()
-                    if change is not None:
-                        yield str(change["documentKey"]["_id"]["job"])
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PAUSE_S):
-                await link.closed.wait()
-
-
-@asynccontextmanager
-async def _stream(link: Link, collection: str, ids: list[Document]) -> AsyncIterator[AsyncChangeStream[Document]]:
-    awaited_ms = min(AWAITED_MS, link.timeout_ms // 2) or 1
-    async with link.call(waited_for=False):
-        stream = await link.watched(collection).watch(changes_of(ids), max_await_time_ms=awaited_ms)
+    listener = _Listener(link, collection, ids)
+    task = asyncio.create_task(listener.listen())
+    task.add_done_callback(retrieve)
     try:
-        yield stream
+        while (job := await listener.news.get()) is not None:
+            yield job
+        task.result()
     finally:
-        with suppress(BackendError):
-            async with link.call(waited_for=False):
-                await stream.close()
+        listener.stopped = True
+
+
+class _Listener:
+    """Follows a change stream in a task that is asked to stop, and not cancelled: the driver does not bear it."""
+
+    def __init__(self, link: Link, collection: str, ids: list[Document]) -> None:
+        self.news: asyncio.Queue[str | None] = asyncio.Queue()
+        self.stopped = False
+        self._link = link
+        self._collection = collection
+        self._changes = changes_of(ids)
+
+    async def listen(self) -> None:
+        """Tell the news, None when it is over."""
+        try:
+            while self._goes_on():
+                with suppress(BackendUnavailable, BackendClosed):
+                    await self._follow()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PAUSE_S):
+                        await self._link.closed.wait()
+        finally:
+            self.news.put_nowait(None)
+
+    async def _follow(self) -> None:
+        awaited_ms = min(AWAITED_MS, self._link.timeout_ms // 2) or 1
+        opening = self._link.watched(self._collection).watch(self._changes, max_await_time_ms=awaited_ms)
+        stream = await self._link.ask(opening, waited_for=False)
+        try:
+            while self._goes_on():
+                change = await self._link.ask(stream.try_next(), waited_for=False)
+                if change is not None:
+                    self.news.put_nowait(str(change["documentKey"]["_id"]["job"]))
+        finally:
+            with suppress(BackendError):
+                await self._link.ask(stream.close(), waited_for=False)
+
+    def _goes_on(self) -> bool:
+        return not (self.stopped or self._link.closed.is_set())
 
 
 def changes_of(ids: list[Document]) -> list[Document]:

@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Self
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -19,6 +18,7 @@ from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, Bac
 from tenure_mongo.errors import connection_error, server_error, translate
 from tenure_mongo.expressions import Document
 
+Answer = TypeVar("Answer")
 Client = AsyncMongoClient[Document]
 Documents = list[Document]
 
@@ -37,6 +37,7 @@ class Link:
 
     def __init__(self, client: Client, database: str, place: str, *, timeout_ms: int, owned: bool) -> None:
         self.place = place
+        self.timeout_ms = timeout_ms
         self.closed = asyncio.Event()
         self._client = client
         self._owned = owned
@@ -46,40 +47,33 @@ class Link:
             read_preference=ReadPreference.PRIMARY,
             read_concern=ReadConcern("majority"),
         )
-        self.timeout_ms = timeout_ms
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
-        self._calls = 0
-        self._idle = asyncio.Event()
+        self._calls: set[asyncio.Task[Any]] = set()
 
-    @asynccontextmanager
-    async def call(self, *, waited_for: bool = True) -> AsyncIterator[Self]:
-        """Around what is asked of the driver: a deadline for all of it, and its errors as the protocol's.
+    async def ask(self, work: Coroutine[Any, Any, Answer], *, waited_for: bool = True) -> Answer:
+        """The answer to what is asked of the driver, within a deadline for all of it; its errors as the protocol's.
 
-        Closing waits for it unless it is said otherwise.
+        Closing waits for it unless it is said otherwise. It goes on when its caller is cancelled, and ends by the
+        driver's own deadline: two cancellations in a row leave a lock of the driver's pool held for ever.
         """
-        self.check()
         seconds = self.timeout_ms / 1_000
-        task = asyncio.current_task()
-        cancelled = task.cancelling() if task is not None else 0
-        self._calls += waited_for
+        with pymongo.timeout(seconds):
+            task = self._loop.create_task(work)
+        task.add_done_callback(retrieve)
+        if waited_for:
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        await asyncio.wait([task], timeout=seconds + GRACE_S)
+        if not task.done():
+            raise self._silent() from TimeoutError(f"{seconds + GRACE_S} s are over")
         try:
-            async with asyncio.timeout(seconds + GRACE_S):
-                with pymongo.timeout(seconds):
-                    yield self
-        except TimeoutError as error:
-            raise self._silent() from error
+            return task.result()
         except Exception as error:
             translated = translate(error, self.place)
             if translated is error:
                 raise
             raise translated from error
-        finally:
-            self._calls -= waited_for
-            if not self._calls:
-                self._idle.set()
-            if task is not None and task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # the driver waits by asyncio.wait_for, which Python 3.11 lets swallow it
 
     def _silent(self) -> BackendError:
         """What is told at the deadline, with what the driver knows of the servers."""
@@ -129,31 +123,23 @@ class Link:
             return
         self.closed.set()
         until = self._loop.time() + self.timeout_ms / 1_000
-        await self._wait_until_idle(until + GRACE_S)
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=until + GRACE_S - self._loop.time())
         if self._owned:
-            await _closed(self._client, max(until - self._loop.time(), GRACE_S))
+            await self._close_client(max(until - self._loop.time(), GRACE_S))
 
-    async def _wait_until_idle(self, until: float) -> None:
-        self._idle.clear()
-        try:
-            async with asyncio.timeout_at(until):
-                while self._calls:
-                    await self._idle.wait()
-        except TimeoutError:
-            pass
-
-
-async def _closed(client: Client, seconds: float) -> None:
-    """Close the client; where that takes too long, again, for then it no longer wants to tell the server."""
-    with pymongo.timeout(seconds):
-        closing = asyncio.ensure_future(client.close())
-    if not await _ended(closing, seconds):
-        closing.cancel()
-        await _ended(asyncio.ensure_future(client.close()), GRACE_S)
+    async def _close_client(self, seconds: float) -> None:
+        """Close it; where that takes too long, again, for then it no longer wants to tell the server."""
+        for left_s in (seconds, GRACE_S):
+            with pymongo.timeout(left_s):
+                closing = self._loop.create_task(self._client.close())
+            closing.add_done_callback(retrieve)
+            ended, _ = await asyncio.wait([closing], timeout=left_s)
+            if ended:
+                return
 
 
-async def _ended(closing: "asyncio.Future[None]", seconds: float) -> bool:
-    """Whether it ended in time, in whichever way; it is left behind otherwise."""
-    closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-    ended, _ = await asyncio.wait([closing], timeout=seconds)
-    return bool(ended)
+def retrieve(task: "asyncio.Task[Any]") -> None:
+    """Look at the error of a task that nobody may wait for any more."""
+    if not task.cancelled():
+        task.exception()
