@@ -66,13 +66,13 @@ class TestClock(StoreClock):
 class Front:
     """Stands before a server, with a clock of its own: it shifts the Date of replies, and refuses other signatures.
 
-    ``cut`` is after how many bytes each reply is cut off.
+    ``cut`` is the part of each reply that comes, if not all of it.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.shift_s = 0
-        self.cut: int | None = None
+        self.cut: float | None = None
         self.refused = 0
         self.requests = 0
         self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -112,7 +112,7 @@ class Front:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 whole = front.answer(self.headers, body)
-                self.wfile.write(whole if front.cut is None else whole[: front.cut])
+                self.wfile.write(whole if front.cut is None else whole[: int(len(whole) * front.cut)])
                 self.close_connection = front.cut is not None
 
             def log_message(self, *_):

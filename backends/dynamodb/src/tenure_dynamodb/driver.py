@@ -30,9 +30,9 @@ class Account:
     """Where the table is, and who asks; what is None is found out by boto3, as always."""
 
     region: str | None = None
-    endpoint: str | None = None
+    endpoint: str | None = field(default=None, repr=False)
     profile: str | None = None
-    access_key: str | None = None
+    access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
 
 

@@ -21,6 +21,10 @@ LANES = CONNECTIONS // 2
 again; so there are twice as many threads."""
 
 
+OWN_PART = 0.95
+"""The part of the timeout that is a call's own, so that it can still say why it ends."""
+
+
 class Lanes:
     """Carries calls to threads; belongs to the loop and the process that made it."""
 
@@ -37,7 +41,7 @@ class Lanes:
     async def ask(self, work: Work[Answer]) -> Answer:
         """The work's answer or its error, within the timeout."""
         self.check_home()
-        answer: Answer = await self._convoy.ask((work, time.monotonic() + self._timeout_s))
+        answer: Answer = await self._convoy.ask((work, time.monotonic() + self._timeout_s * OWN_PART))
         return answer
 
     def check_home(self) -> None:
