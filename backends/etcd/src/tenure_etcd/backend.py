@@ -34,7 +34,7 @@ from tenure_etcd.dates import CLOCK_ERROR_MS, Dates, clock_of, wrong_speech
 from tenure_etcd.hints import lease_ends
 from tenure_etcd.keys import Layout, record_key
 from tenure_etcd.runs import Runs
-from tenure_etcd.settings import Settings, settings_of_url
+from tenure_etcd.settings import DEFAULT_ROOT, Settings, settings_of_client, settings_of_url
 from tenure_etcd.state import FORMAT, check_format
 
 Answer = TypeVar("Answer")
@@ -100,6 +100,11 @@ class EtcdBackend:
         self._layout = Layout(settings.root, namespace)
         self._entered = 0
         self._session: _Session | None = None
+
+    @classmethod
+    def of(cls, client: Any, *, root: str = DEFAULT_ROOT, **options: Any) -> Self:
+        """A backend for where an ``aetcd.Client`` leads to, which is left alone; the options are those of EtcdBackend."""
+        return cls(settings_of_client(client, root), **options)
 
     def __str__(self) -> str:
         return f"{self._settings} (namespace {self._namespace})"

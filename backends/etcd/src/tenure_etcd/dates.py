@@ -119,6 +119,9 @@ class _Connection:
             raise BackendUnavailable(f"http://{self._host}:{self._port}: {exc or 'it hung up'}") from exc
 
 
+_ASKS_FOR_TLS = "it asks for TLS; write etcds:// instead of etcd://"
+
+
 async def wrong_speech(settings: Settings, endpoint: str) -> str | None:
     """What is wrong about TLS on the way to a member that did not answer over gRPC; None if nothing is."""
     host, _, port = endpoint.rpartition(":")
@@ -126,12 +129,14 @@ async def wrong_speech(settings: Settings, endpoint: str) -> str | None:
     try:
         if settings.tls is None:
             async with _Connection(place, _any_certificate()):
-                return "it asks for TLS; write etcds:// instead of etcd://"
+                return _ASKS_FOR_TLS
         async with _Connection(place, None) as connection:
             await connection.look(DateClock())
             return "it does not speak TLS; write etcd:// instead of etcds://"
-    except BackendError:
-        return None
+    except BackendError as exc:
+        # A server that asks for the client's certificate may break off, but it does so in the words of TLS.
+        alerted = isinstance(exc.__cause__, ssl.SSLError) and "ALERT" in str(exc.__cause__).upper()
+        return _ASKS_FOR_TLS if alerted and settings.tls is None else None
 
 
 def _any_certificate() -> ssl.SSLContext:

@@ -10,12 +10,12 @@ REFUSED = "failed to connect"
 
 _TOKEN = ("invalid auth token", "user name is empty", "revision of auth store is old")
 _MISCONFIGURED = {
-    "invalid user ID or password": "user or password is wrong; write etcd://user:password@host",
+    "invalid user id or password": "user or password is wrong; write etcd://user:password@host",
     "user name is empty": "it asks for a user; write etcd://user:password@host",
     "invalid auth token": "it does not take the user's token; look at etcd's --auth-token",
     "certificate_verify_failed": "its certificate is not one of an authority that is known here; give cacert",
     "hostname mismatch": "its certificate is not for this host; name the host as the certificate does",
-    "tlsv1_alert_": "it does not take our certificate; give cert and key that its authority has signed",
+    "_alert_": "it does not take our certificate; give cert and key that its authority has signed",
     "wrong_version_number": "it does not speak TLS; write etcd:// instead of etcds://",
     "http1.x server": "it is not etcd's client port",
     "http2 framing": "it is not etcd's client port, or asks for TLS: write etcds://",
@@ -95,7 +95,7 @@ def translate(error: BaseException, store: str, prefix: str) -> BackendError:
         )
     for kind, remedies in ((BackendMisconfigured, _MISCONFIGURED), (BackendUnavailable, _UNAVAILABLE)):
         for words, remedy in remedies.items():
-            if words.lower() in said.lower():
+            if words in said.lower():
                 return kind(f"{store}: {said}: {remedy}")
     kind = BackendMisconfigured if code in _CODES else BackendUnavailable
     return kind(f"{store}: {said or type(error).__name__}")

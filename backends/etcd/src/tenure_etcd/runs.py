@@ -92,7 +92,9 @@ class Runs:
         return ActiveRuns(now, tuple([run for name, view in found for run in decision.active(name, view.at(now), now)]))
 
     async def _claim(self, job: JobKeys, claim: Claim, lease: "_Lease", begun: float) -> ClaimResult:
-        view = None if claim.job in self._lost else self._views.get(claim.job)
+        view = self._views.get(claim.job)
+        if view is not None and claim.job in self._lost and not self._is_fresh(view, begun):
+            view = None
         for tries in count():
             view = view or await self._read(job)
             now = self._now().nearest(claim.slot)  # in doubt it is neither late nor early

@@ -1,7 +1,6 @@
 """Where the cluster is and how it is connected to: read from a URL, or given."""
 
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ class Settings:
     """The cluster's members, and what is needed to talk to them."""
 
     endpoints: tuple[str, ...]
-    """``host:port`` of each."""
+    """``host`` or ``host:port`` of each."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
@@ -66,6 +65,7 @@ class Settings:
             raise InvalidUrl("no endpoint is given; write etcd://host:2379")
         if not self.root or self.root.startswith("/") or self.root.endswith("/") or "\x00" in self.root:
             raise InvalidUrl(f"root: {self.root!r} is not a prefix such as {DEFAULT_ROOT!r} or 'apps/billing'")
+        object.__setattr__(self, "endpoints", tuple(_endpoint(address, address) for address in self.endpoints))
 
     def __str__(self) -> str:
         scheme = "etcd" if self.tls is None else "etcds"
@@ -99,9 +99,13 @@ def settings_of_url(url: str, options: dict[str, Any]) -> Settings:
     )
 
 
-def endpoints(addresses: Sequence[str]) -> tuple[str, ...]:
-    """``host`` or ``host:port`` each, as ``host:port``."""
-    return tuple(_endpoint(address, address) for address in addresses)
+def settings_of_client(client: Any, root: str = DEFAULT_ROOT) -> Settings:
+    """The address and the user of an ``aetcd.Client``; a channel of its own is opened to them."""
+    try:
+        endpoint = f"{client._host}:{client._port}"  # aetcd has no other way to tell, and is bound to version 1
+        return Settings((endpoint,), user=client._username, password=client._password, root=root)
+    except AttributeError as exc:
+        raise InvalidUrl(f"{type(client).__name__} is not an aetcd.Client; give Settings or a URL") from exc
 
 
 def _endpoint(url: str, address: str) -> str:
