@@ -406,3 +406,23 @@ def test_a_task_that_cannot_be_made_leaves_its_run_unstarted():
         assert [(await call.wait()).how for call in calls] == ["unstarted"] * 3
 
     run(body)
+
+
+def test_a_handler_that_has_returned_is_not_too_slow_because_the_engine_hears_of_it_late():
+    """Another handler blocks the application's loop just then, so that the end is handed over after the timeout."""
+
+    class Late(SameLoop):
+        def tell(self, call, ended):
+            asyncio.get_running_loop().call_later(0.2, call.finished, ended)
+
+    async def main():
+        executor = Executor(Late(), Late())
+
+        async def handler(ctx):
+            pass
+
+        call = executor.start(a_job(handler, timeout="100ms"), a_context())
+        async with asyncio.timeout(PATIENCE_S):
+            return (await call.wait()).how, call.ctx.signal.reason
+
+    assert asyncio.run(main()) == ("returned", None)

@@ -75,6 +75,7 @@ class Call:
     """One handler that was started: ``ended`` is how; ``gone`` says that it really executes no more."""
 
     __slots__ = (
+        "_has_ended",
         "_loop",
         "_permit",
         "_place",
@@ -99,6 +100,7 @@ class Call:
         """Whose handler it is, for whoever is told when it has ended."""
         self._when_ended: Observer | None = None
         self._when_gone: tuple[Observer, ...] = when_gone
+        self._has_ended = False
         self._loop = asyncio.get_running_loop()
         self._permit = permit
         self._place = place
@@ -140,6 +142,11 @@ class Call:
         else:
             self._when_gone = (*self._when_gone, callback)
 
+    def tell(self, ended: Ended) -> None:
+        """The handler executes no more; called in its place. From here on it is not too slow any more."""
+        self._has_ended = True
+        self._place.tell(self, ended)
+
     def finished(self, ended: Ended) -> None:
         """The handler executes no more; called on the engine's loop."""
         if self._loop.is_closed():
@@ -152,7 +159,7 @@ class Call:
     def task_done(self, task: "asyncio.Task[None]") -> None:
         """A task that is cancelled before its first step never gets to tell its end; called on the task's loop."""
         if task.cancelled():
-            self._place.tell(self, Ended("raised", asyncio.CancelledError()))
+            self.tell(Ended("raised", asyncio.CancelledError()))
 
     def starts(self) -> bool:
         """Whether the handler starts now, from when its timeout counts; called in its place."""
@@ -167,6 +174,8 @@ class Call:
             self._timer = self._loop.call_later(timeout_s, self._time_out)
 
     def _time_out(self) -> None:
+        if self._has_ended:
+            return
         self.stop("timeout", cancel=True)  # first: one that ends by it is not counted as going on
         self._end(Ended("timeout", HandlerTimeout(f"the handler ran past its timeout of {self.job.timeout_ms} ms")))
 
@@ -221,7 +230,7 @@ class SameLoop:
 
     def start(self, call: Call) -> None:
         """See Place."""
-        call.task = asyncio.get_running_loop().create_task(_run(call, self))
+        call.task = asyncio.get_running_loop().create_task(_run(call))
         call.task.add_done_callback(call.task_done)
 
     def cancel(self, call: Call) -> None:
@@ -287,12 +296,12 @@ class OtherLoop:
             self._on_closed()
 
     def _begin(self, call: Call) -> None:
-        work = _run(call, self)
+        work = _run(call)
         try:
             call.task = self._there.create_task(work)
         except Exception as error:  # noqa: BLE001 - the application's own task factory
             work.close()
-            self.tell(call, Ended("unstarted", error))
+            call.tell(Ended("unstarted", error))
             return
         call.task.add_done_callback(call.task_done, context=self._context)
 
@@ -328,7 +337,7 @@ class Threads:
 
     def _work(self, call: Call) -> None:
         current.set(call)
-        self.tell(call, _call(call) if call.starts() else _UNSTARTED)
+        call.tell(_call(call) if call.starts() else _UNSTARTED)
 
     def _finished(self, call: Call, ended: Ended) -> None:
         self._free += 1
@@ -342,7 +351,7 @@ class Threads:
             try:
                 thread.start()
             except RuntimeError as error:  # the system gives no more threads
-                self.tell(call, Ended("unstarted", error))
+                call.tell(Ended("unstarted", error))
 
 
 class Executor:
@@ -404,7 +413,7 @@ class Executor:
                 del self._going_on[call.job.name]
 
 
-async def _run(call: Call, place: Place) -> None:
+async def _run(call: Call) -> None:
     job, ctx = call.job, call.ctx
     current.set(call)
     ended = _RETURNED
@@ -417,7 +426,7 @@ async def _run(call: Call, place: Place) -> None:
             _check(job, await (job.handler(ctx) if job.takes_context else job.handler()))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the application's loop
             ended = Ended("raised", error)
-    place.tell(call, ended)
+    call.tell(ended)
 
 
 def _call(call: Call) -> Ended:
