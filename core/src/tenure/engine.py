@@ -167,7 +167,7 @@ class Engine:
         if not await self._ready(job, slot, mode):
             self._skip_late(job, slot)
         elif job.name in self._jobs:
-            self._lane.put(job, slot, mode)
+            self._claim_when_ready(job, slot, mode)  # removed and added meanwhile, it has to be recovered anew
 
     async def _ready(self, job: Job, slot: int, mode: Mode) -> bool:
         """Wait until the job is recovered, not longer than a claim would be repeated."""

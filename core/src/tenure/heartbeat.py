@@ -82,6 +82,10 @@ class Lease:
         """Whether this holder may still believe in its lease; safe from any thread."""
         return not self.lost and self._instance.clock.monotonic_ms() < self.deadline_ms
 
+    def may_be_held(self) -> bool:
+        """Whether the store may have it still, also where the handler was stopped before a heartbeat renewed it."""
+        return not self._stopped and self._instance.clock.monotonic_ms() < self.deadline_ms
+
     def keep(self, call: "Losable") -> None:
         """Send heartbeats until ``stop``; the call is told when the lease is lost."""
         self._call = call

@@ -46,6 +46,7 @@ class LeaseRunner:
         self._heartbeats = Heartbeats(calls, instance)
         self._when_ended = self._handler_ended
         self._early: set[str] = set()
+        self._ending: set[tuple[str, int]] = set()
         self._warned = False
         self.watches = Watches(calls, executor, instance, self, jobs)
 
@@ -101,6 +102,10 @@ class LeaseRunner:
     def unwanted(self, claim: Claim) -> None:
         """See Owner."""
         self._instance.spawn(self._give_back(claim))
+
+    def ends(self, name: str, slot: int) -> bool:
+        """See Owner."""
+        return (name, slot) in self._ending
 
     # The claim
 
@@ -241,7 +246,7 @@ class LeaseRunner:
         if status == "interrupted":
             await self._interrupted(attempt, lease, started=ended.how != "unstarted")
             return
-        stored = await self._insist(lease, status)
+        stored = await self._store_end(lease, status)
         lease.stop()
         if not stored:
             await self._lost(attempt)
@@ -255,7 +260,7 @@ class LeaseRunner:
     async def _interrupted(self, attempt: Attempt, lease: Lease, *, started: bool) -> None:
         """A stop gives the attempt back, and so does a handler that never started; a lost one is used up."""
         stops = attempt.ctx.signal.reason == "stop"
-        released = (stops or not started) and await self._insist(lease, "release")
+        released = (stops or not started) and await self._store_end(lease, "release")
         lease.stop()
         await self._lost(attempt, "stop" if stops and released else None)
 
@@ -269,12 +274,21 @@ class LeaseRunner:
         await self._save(attempt.job, attempt.record("interrupted"))
         attempt.interrupted(reason or ("stop" if ctx.signal.reason == "stop" else "lost"))
 
+    async def _store_end(self, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
+        run = lease.claim.job, lease.claim.slot
+        self._ending.add(run)
+        try:
+            return await self._insist(lease, call)
+        finally:
+            self._ending.discard(run)
+
     async def _insist(self, lease: Lease, call: Ending | Literal["release"]) -> bool | None:
         """The store's answer, asked for until it comes; None when stopping with a lease that is over.
 
         While the lease may be held the delays stay short; after that, the first answer once the store is back decides.
+        A stop asks once more: a heartbeat may have renewed the lease since, or nobody has taken the run.
         """
-        claim, delays = lease.claim, Delays(self._instance.rng)
+        claim, delays, stops = lease.claim, Delays(self._instance.rng), False
         while True:
             try:
                 if call == "release":
@@ -283,10 +297,12 @@ class LeaseRunner:
             except Exception as error:  # noqa: BLE001 - whatever the backend raises is no answer
                 self._instance.error("release" if call == "release" else "finish", error, claim.job, claim.slot)
             delay_ms = delays.next_ms()
-            if lease.confirmed():
+            if lease.may_be_held():
                 await self._instance.sleep(min(delay_ms, claim.lease_ms / _TRIES_IN_A_LEASE))
-            elif await self._instance.pause(delay_ms):
+            elif stops:
                 return None
+            else:
+                stops = await self._instance.pause(delay_ms)
 
     async def _give_back(self, claim: Claim) -> None:
         """Release what a claim won, or may have won; once, since such a lease ends by itself."""

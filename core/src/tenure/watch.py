@@ -33,6 +33,9 @@ class Owner(Protocol):
     def done(self, job: Job, claim: Claim, answer: Answer) -> None:
         """The run needs no backup any more."""
 
+    def ends(self, name: str, slot: int) -> bool:
+        """Whether this instance's own end of the run is on its way to the store."""
+
 
 @dataclass(slots=True, eq=False)
 class _Watch:
@@ -47,6 +50,8 @@ class _Watch:
     ended: bool = False
     looks_now: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    timer: asyncio.TimerHandle | None = None
+    """While it sleeps."""
 
 
 class Watches:
@@ -80,6 +85,8 @@ class Watches:
         if known is not None:
             known.after = max(known.after, after)
             known.started = known.started or started
+            if lease_left_ms is not None:
+                self._told(known, lease_left_ms)
             return
         now = self._instance.clock.monotonic_ms()
         watch = of_job[slot] = _Watch(job, slot, after, _over_ms(now, lease_left_ms), now, started)
@@ -90,8 +97,8 @@ class Watches:
     def back_up(
         self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None, started: bool = False
     ) -> None:
-        """Watch another's run; one that executes here is watched by its holder, once it has lost it."""
-        if not self._executor.executes(job.name, slot):
+        """Watch another's run; one that executes or ends here is watched by its holder, once it has lost it."""
+        if not (self._executor.executes(job.name, slot) or self._owner.ends(job.name, slot)):
             self.watch(job, slot, after=after, lease_left_ms=lease_left_ms, started=started)
 
     def hint(self, name: str) -> None:
@@ -156,6 +163,8 @@ class Watches:
             watch.wake.clear()
             call.when_gone(lambda _: watch.wake.set())
             await watch.wake.wait()
+        while not watch.ended and self._owner.ends(watch.job.name, watch.slot):
+            await self._sleep(watch, watch.job.heartbeat_ms)  # to take it over would repeat what is complete
         return not watch.ended
 
     def _delay_ms(self, watch: _Watch) -> float:
@@ -173,10 +182,21 @@ class Watches:
             watch.looks_now = False
             return
         watch.wake.clear()
-        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, watch.wake.set)
+        watch.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, watch.wake.set)
         await watch.wake.wait()
-        handle.cancel()
+        watch.timer.cancel()
+        watch.timer = None
         watch.looks_now = False
+
+    def _told(self, watch: _Watch, lease_left_ms: int) -> None:
+        """Something else told when the lease is over: look then, if that is sooner."""
+        watch.over_ms = self._instance.clock.monotonic_ms() + lease_left_ms
+        if watch.timer is None:
+            return
+        loop, delay_s = asyncio.get_running_loop(), self._delay_ms(watch) / 1000
+        if loop.time() + delay_s < watch.timer.when():
+            watch.timer.cancel()
+            watch.timer = loop.call_later(delay_s, watch.wake.set)
 
     def _answered(self, watch: _Watch, claim: Claim, answer: Answer) -> None:
         result = answer.result
