@@ -103,7 +103,7 @@ class EtcdBackend:
 
     @classmethod
     def of(cls, client: Any, *, root: str = DEFAULT_ROOT, **options: Any) -> Self:
-        """A backend for where an ``aetcd.Client`` leads to, which is left alone; the options are those of EtcdBackend."""
+        """A backend for where an ``aetcd.Client`` leads to, which is left alone; with the options of EtcdBackend."""
         return cls(settings_of_client(client, root), **options)
 
     def __str__(self) -> str:

@@ -259,43 +259,49 @@ class Runs:
 
 
 class _Lease:
-    """A lease for a run that may be won; asked for once, perhaps ahead, and ended if it was not used."""
+    """A lease for a run that may be won; asked for once, perhaps ahead, and given back if it was not used."""
 
     def __init__(self, cluster: Cluster, lease_ms: int) -> None:
         self.used = False
+        """Whether a run hangs on it, or may."""
         self._cluster = cluster
         self._ttl_s = -(-lease_ms // 1_000)
         self._asked_at = 0.0
-        self._grant: asyncio.Task[tuple[int, int]] | None = None
+        self._ahead: asyncio.Task[tuple[int, int]] | None = None
+        self._id: int | None = None
 
     def ask(self) -> None:
-        """Have it asked for, unless it was."""
-        if self._grant is None:
-            self._asked_at = self._cluster.loop.time()
-            self._grant = self._cluster.spawn(self._cluster.grant, self._ttl_s)
+        """Have it asked for while something else is done."""
+        self._asked_at = self._cluster.loop.time()
+        self._ahead = self._cluster.spawn(self._cluster.grant, self._ttl_s)
 
     async def take(self) -> int:
-        """The lease, with nearly all of its time left."""
-        if self._grant is not None and self._cluster.loop.time() - self._asked_at > self._ttl_s * FRESH:
+        """The lease, with most of its time left."""
+        if self._ahead is not None:
+            self._id, _ = await self._ahead
+            self._ahead = None
+        if self._id is not None and self._cluster.loop.time() - self._asked_at > self._ttl_s * FRESH:
             self.leave()
             self.forget()
-        self.ask()
-        assert self._grant is not None
-        lease, _ = await self._grant
-        return lease
+        if self._id is None:
+            self._asked_at = self._cluster.loop.time()
+            self._id, _ = await self._cluster.grant(self._ttl_s)
+        return self._id
 
     def forget(self) -> None:
         """Ask for another one the next time."""
-        self.used, self._grant = False, None
+        self.used, self._id = False, None
 
     def leave(self) -> None:
-        """End it, as soon as it is there, if it was not used."""
-        if self._grant is not None and not self.used:
-            self._grant.add_done_callback(self._revoke)
+        """Give it back if it was not used, as soon as it is there."""
+        if self._ahead is not None:
+            self._ahead.add_done_callback(self._give_back)
+        elif self._id is not None and not self.used:
+            self._cluster.revoke(self._id)
 
-    def _revoke(self, grant: "asyncio.Task[tuple[int, int]]") -> None:
-        if not grant.cancelled() and grant.exception() is None and not self._cluster.closed:
-            self._cluster.revoke(grant.result()[0])
+    def _give_back(self, ahead: "asyncio.Task[tuple[int, int]]") -> None:
+        if not ahead.cancelled() and ahead.exception() is None and not self._cluster.closed:
+            self._cluster.revoke(ahead.result()[0])
 
 
 def _held(view: View, slot: int, token: str) -> RunState | None:
