@@ -82,7 +82,7 @@ def _in_time(
     stall_ms = max(stall_ms, story.stall_ms(newer.instance, since, at))
     away_ms = story.away_ms(since - story.settings.lease_ms, at)
     if backups and away_ms < story.settings.lease_ms / _AWAY_PART:
-        yield Measured(what, at, at - since, limit_ms)
+        yield Measured(what, at, max(at - since, 0), limit_ms)
         if at - since <= limit_ms:
             return
         if at - since <= limit_ms + stall_ms + away_ms:
