@@ -88,11 +88,8 @@ async def _open(url: str, namespace: str) -> AsyncIterator[Any]:
     """The backend, entered; where the URL is marked, in a namespace that a much later version has entered before."""
     place, newer, _ = url.partition(_NEWER)
     if newer:
-        from tenure_etcd.keys import Layout  # the suite runs without the backends that it can judge
-        from tenure_etcd.settings import DEFAULT_ROOT
-
-        key, value = Layout(DEFAULT_ROOT, namespace).format, b"1000000"
-        content = {"key": base64.b64encode(key).decode(), "value": base64.b64encode(value).decode()}
+        key, value = f"tenure/{namespace}/format", "1000000"
+        content = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value.encode()).decode()}
         await asyncio.to_thread(_asked, place, "/v3/kv/put", content)
     async with connected(place, namespace) as backend:
         if place not in _seen:
