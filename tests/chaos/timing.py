@@ -8,8 +8,6 @@ from .holding import SLACK_MS, is_released
 from .story import Attempt, Story
 from .verdict import Excused, Finding, Measured, Violation, check
 
-_SPREAD_PART = 50
-_LEAST_SPREAD_MS = 50
 _AWAY_PART = 3
 """A store that was away for this part of a lease has let calls fail; for less, they have waited."""
 _LONGEST_RETRY_MS = 10_000
@@ -50,8 +48,7 @@ def _lease_is_over_ms(story: Story) -> float:
     """How long after its last renewal a backup surely finds a lease over."""
     settings = story.settings
     granted = -(-settings.lease_ms // settings.granularity_ms) * settings.granularity_ms
-    spread = max(granted / _SPREAD_PART, _LEAST_SPREAD_MS)
-    return granted + settings.late_ms + 2 * settings.clock_error_ms + spread
+    return granted + settings.late_ms + 2 * settings.clock_error_ms
 
 
 def _silent_since(story: Story, older: Attempt, at: float) -> float | None:
