@@ -2,9 +2,10 @@
 local key = KEYS[1]
 local slot, token, instance, lease, mode, overlap, max_attempts, max_late, after = unpack(ARGV)
 local KEPT_UNFINISHED = 1000
-local KEPT_ENDED = {skip = 16, allow = 128}
+local KEPT_ENDED = overlap == "skip" and 16 or 128
 local EARLY = 1000
 
+local skip = overlap == "skip"
 local now = clock()
 local format, fence, floor, open, ended, text =
   unpack(redis.call("HMGET", key, "format", "fence", "floor", "open", "ended", slot))
@@ -13,167 +14,79 @@ if not format then
   fence, floor, open, ended = "0", "", "", ""
 end
 
+local function other(found)
+  return read(redis.call("HMGET", key, found)[1] or "")
+end
+
 local function is_over(run)
   return run.status ~= "open" or now >= run.since + run.lease
 end
 
--- The other unfinished runs, read when they are needed, each once.
-local known = {}
-local function other(index)
-  local found = at(open, index)
-  if not known[found] then
-    known[found] = read(redis.call("HMGET", key, found)[1] or "")
-  end
-  return known[found]
-end
-
+-- The newest other run with a live lease, which is in the way under skip.
 local function in_the_way()
-  if overlap ~= "skip" then
-    return nil
-  end
-  for index = #open / WIDTH, 1, -1 do
-    if at(open, index) ~= slot and not is_over(other(index)) then
-      return other(index)
+  local others = skip and without(open, slot) or ""
+  for index = #others / WIDTH, 1, -1 do
+    local run = other(at(others, index))
+    if not is_over(run) then
+      return run
     end
   end
   return nil
 end
 
 local function newer_has_started()
-  local newest = floor
-  for _, last in ipairs({string.sub(open, -WIDTH), string.sub(ended, -WIDTH)}) do
-    if newest < last then
-      newest = last
-    end
-  end
-  return overlap == "skip" and newest > slot
-end
-
-local function running(run)
-  return {"running", now, facts(run)}
-end
-
-local function blocked(run, attempt)
-  return {"overlap", now, facts(run), attempt}
-end
-
-local function done(run)
-  return {"done", now, run.status, run.attempt, run.status == "exhausted" and run.lost or ""}
-end
-
-local function won(run)
-  return {"won", now, facts(run), run.lost}
+  return skip and (slot < floor or slot < string.sub(open, -WIDTH) or slot < string.sub(ended, -WIDTH))
 end
 
 local function renew(run)
   run.lease, run.since = lease, digits(now)
   redis.call("HSET", key, slot, written(run))
-  return won(run)
+  return {"won", now, facts(run), run.lost}
 end
 
-local function exhaust(run)
-  run.lost = "\n" .. facts(run)
-  run.status = "exhausted"
-  redis.call("HSET", key, slot, written(run), "open", without(open, slot), "ended", with(ended, slot))
-  return done(run)
-end
-
--- The other unfinished runs that this win supersedes, oldest first.
-local function superseded()
+-- The others that a win supersedes, oldest first: under skip the older ones, else those beyond the bound that are over.
+local function superseded(others)
   local found = {}
-  local excess = #without(open, slot) / WIDTH + 1 - KEPT_UNFINISHED
-  local place = 0
-  for index = 1, #open / WIDTH do
-    local one = at(open, index)
-    if one ~= slot then
-      place = place + 1
-      if overlap == "skip" and one >= slot or overlap ~= "skip" and place > excess then
-        break
-      end
-      if overlap == "skip" or is_over(other(index)) then
-        table.insert(found, other(index))
-      end
+  local count = skip and older(others, slot) or #others / WIDTH + 1 - KEPT_UNFINISHED
+  for index = 1, count do
+    local run = other(at(others, index))
+    if skip or is_over(run) then
+      table.insert(found, run)
     end
   end
   return found
 end
 
--- Drops the oldest ended runs beyond those that are kept, raises the floor, and gives what was dropped.
-local function bound()
-  local excess = #ended - KEPT_ENDED[overlap] * WIDTH
-  if excess <= 0 then
-    return ""
+local function win(attempt, used, lost)
+  local others = without(open, slot)
+  local beaten = others == "" and {} or superseded(others)
+  for _, run in ipairs(beaten) do
+    lost = lost .. "\n" .. facts(run)
+    others, ended = without(others, run.slot), with(ended, run.slot)
   end
+  local excess = math.max(#ended - KEPT_ENDED * WIDTH, 0)
   local dropped = string.sub(ended, 1, excess)
-  ended = string.sub(ended, excess + 1)
   if floor < string.sub(dropped, -WIDTH) then
     floor = string.sub(dropped, -WIDTH)
   end
-  return dropped
-end
-
--- The first write is an HSET, which a server that is out of memory refuses before anything has changed.
-local function store(fields, dropped)
-  for first = 1, #fields, FIELDS_AT_ONCE do
-    redis.call("HSET", key, unpack(fields, first, math.min(first + FIELDS_AT_ONCE - 1, #fields)))
+  local time = digits(now)
+  fence = digits(math.max(fence + 1, now))
+  local line = slot .. " open " .. attempt .. " " .. used .. " " .. fence .. " " .. lease .. " " .. time .. " " .. time
+    .. " " .. instance
+  -- This is the first write: a server that is out of memory refuses it before anything has changed.
+  redis.call("HSET", key, "format", FORMAT, "fence", fence, "floor", floor, "open", with(others, slot),
+    "ended", string.sub(ended, excess + 1), slot, line .. "\n" .. token .. lost)
+  for _, run in ipairs(beaten) do
+    run.status, run.lost = "superseded", ""
+    redis.call("HSET", key, run.slot, written(run))
   end
   for index = 1, #dropped / WIDTH do
     redis.call("HDEL", key, at(dropped, index))
   end
+  return {"won", now, line, lost}
 end
 
-local function win(attempt, used, lost)
-  local fields = {}
-  for _, run in ipairs(superseded()) do
-    lost = lost .. "\n" .. facts(run)
-    run.status, run.lost = "superseded", ""
-    open, ended = without(open, run.slot), with(ended, run.slot)
-    table.insert(fields, run.slot)
-    table.insert(fields, written(run))
-  end
-  local run = {
-    slot = slot,
-    status = "open",
-    attempt = digits(attempt),
-    used = digits(used),
-    fence = digits(math.max(fence + 1, now)),
-    lease = lease,
-    since = digits(now),
-    started = digits(now),
-    holder = instance,
-    token = token,
-    lost = lost
-  }
-  open = without(open, slot)
-  open = with(open, slot)
-  local dropped = bound()
-  for _, field in ipairs({
-    "format", FORMAT, "fence", run.fence, "floor", floor, "open", open, "ended", ended, slot, written(run)
-  }) do
-    table.insert(fields, field)
-  end
-  store(fields, dropped)
-  return won(run)
-end
-
-local function claim_over(run)
-  local overtaken = newer_has_started()
-  local blocking = in_the_way()
-  if run.status == "open" and run.token == token and not overtaken and not blocking then
-    return renew(run) -- row 2, lease over
-  elseif overtaken then
-    return {"done", now, "superseded", run.attempt, ""} -- row 4
-  elseif tonumber(run.attempt) ~= tonumber(after) then
-    return running(run) -- row 5
-  elseif tonumber(run.used) >= tonumber(max_attempts) then
-    return exhaust(run) -- row 6
-  elseif blocking then
-    return blocked(blocking, run.attempt) -- row 7
-  end
-  return win(run.attempt + 1, run.used + 1, "\n" .. facts(run)) -- row 8
-end
-
-local function claim_unknown()
+if not text then
   local early = slot - now
   if slot <= floor or newer_has_started() then
     return {"done", now, "superseded", "", ""} -- row 9
@@ -184,20 +97,31 @@ local function claim_unknown()
   end
   local blocking = in_the_way()
   if blocking then
-    return blocked(blocking, "0") -- row 13
+    return {"overlap", now, facts(blocking), "0"} -- row 13
   end
-  return win(1, 1, "") -- row 14
+  return win("1", "1", "") -- row 14
 end
 
-if not text then
-  return claim_unknown()
-end
 local run = read(text)
 if run.status ~= "open" and run.status ~= "released" then
-  return done(run) -- row 1
-elseif is_over(run) then
-  return claim_over(run)
-elseif run.token == token then
-  return renew(run) -- row 2, lease live
+  return {"done", now, run.status, run.attempt, run.status == "exhausted" and run.lost or ""} -- row 1
+elseif not is_over(run) then
+  return run.token == token and renew(run) or {"running", now, facts(run)} -- row 2, lease live, and row 3
 end
-return running(run) -- row 3
+
+local overtaken, blocking = newer_has_started(), in_the_way()
+if run.status == "open" and run.token == token and not overtaken and not blocking then
+  return renew(run) -- row 2, lease over
+elseif overtaken then
+  return {"done", now, "superseded", run.attempt, ""} -- row 4
+elseif tonumber(run.attempt) ~= tonumber(after) then
+  return {"running", now, facts(run)} -- row 5
+elseif tonumber(run.used) >= tonumber(max_attempts) then
+  run.lost = "\n" .. facts(run)
+  run.status = "exhausted"
+  redis.call("HSET", key, slot, written(run), "open", without(open, slot), "ended", with(ended, slot))
+  return {"done", now, "exhausted", run.attempt, run.lost} -- row 6
+elseif blocking then
+  return {"overlap", now, facts(blocking), run.attempt} -- row 7
+end
+return win(digits(run.attempt + 1), digits(run.used + 1), "\n" .. facts(run)) -- row 8

@@ -6,7 +6,6 @@
 local FORMAT = "1"
 local WIDTH = 15
 local FACTS = "^(%d+) (%l+) (%d+) (%d+) (%d+) (%-?%d+) (%d+) (%d+) ([^\n]+)\n([^\n]+)(.*)$"
-local FIELDS_AT_ONCE = 1000
 
 local function check_format(key, format)
   if format ~= FORMAT and (format or redis.call("EXISTS", key) == 1) then
@@ -25,9 +24,8 @@ local function read(text)
 end
 
 local function facts(run)
-  return table.concat({
-    run.slot, run.status, run.attempt, run.used, run.fence, run.lease, run.since, run.started, run.holder
-  }, " ")
+  return run.slot .. " " .. run.status .. " " .. run.attempt .. " " .. run.used .. " " .. run.fence .. " " .. run.lease
+    .. " " .. run.since .. " " .. run.started .. " " .. run.holder
 end
 
 local function written(run)
