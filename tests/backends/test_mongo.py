@@ -481,6 +481,26 @@ def test_no_moment_of_a_cancellation_is_swallowed(running):
     running(scenario)
 
 
+def test_calls_that_are_cancelled_again_and_again_leave_the_driver_s_pool_usable(mongo_server, database):
+    """asyncio.wait_for of Python 3.11, cancelled twice, leaves who waits for a condition behind with its lock held."""
+
+    async def main():
+        async with connect(mongo_server.url(database, maxPoolSize=1)) as entered:
+            for turn in range(30):
+                tasks = [asyncio.create_task(entered.heartbeat("sync", PAST, "nobody")) for _ in range(8)]
+                for _ in range(turn):
+                    await asyncio.sleep(0)
+                for _ in range(3):
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.sleep(0)
+                await asyncio.wait(tasks, timeout=10)
+                assert all(task.done() for task in tasks)
+            assert (await entered.claim(claim())).outcome == "won"
+
+    asyncio.run(main())
+
+
 def test_another_loop_is_refused_and_may_have_an_object_of_its_own(mongo_server, database):
     backend = connect(mongo_server.url(database))
 
