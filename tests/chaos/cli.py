@@ -43,9 +43,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("targets", nargs="*", help=f"all that are installed unless some are named: {' '.join(TARGETS)}")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long each run takes; 2")
     parser.add_argument("--seed", type=int, action="append", help="draws the faults; may be given several times; 1")
-    parser.add_argument(
-        "--instances", type=int, default=5, choices=range(2, 6), help="fewer where the machine is slow; 5"
-    )
+    parser.add_argument("--instances", type=int, default=5, choices=range(2, 6), help="fewer on a slow machine; 5")
     parser.add_argument("--out", type=Path, default=Path("chaos-reports"), help="where the pages and evidence go")
     parser.add_argument("--broken", default="", choices=["", "unfenced", *BROKEN], help="break the instances first")
     parser.add_argument("--plan", action="store_true", help="only show what would be done")
