@@ -1,6 +1,7 @@
 """What is DynamoDB's own: the interval of its clock, conditions, replies, permissions, and what is said of it."""
 
 import asyncio
+import json
 import os
 import random
 import re
@@ -9,9 +10,12 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import formatdate
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from boto3.session import Session
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +25,11 @@ from tenure.model import Claim, RunResult, new_token
 from tenure.registry import connect
 from tenure_dynamodb import DynamoBackend, StoreClock, client_config, item, keys, store
 from tenure_dynamodb.clock import BEHIND_MS, Moment, clock_of
-from tenure_dynamodb.faults import BUSY, translated
+from tenure_dynamodb.faults import BUSY, CREATE_ACTIONS, TABLE_ACTIONS, policy, translated
 
 from .servers_dynamodb import KEY, REGION, SECRET, client_of, fronted, serving
 
+ROOT = Path(__file__).parents[2]
 NOON = 1_796_126_400_000
 PAST = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -612,6 +617,83 @@ async def _nothing(backend):
     pass
 
 
+# Permissions: moto looks at the actions of policies, and at signatures
+
+
+@pytest.fixture
+def guarded(moto_server):
+    """Gives a URL, by a policy, of a user that may do that and nothing else."""
+    iam = Session(aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION).client(
+        "iam", endpoint_url=moto_server.endpoint
+    )
+    running(_nothing, moto_server)
+
+    def guard(on):
+        host = moto_server.endpoint.removeprefix("http://")
+        connection = HTTPConnection(host)
+        connection.request("POST", "/moto-api/reset-auth", "0" if on else "inf", {"Content-Type": "text/plain"})
+        connection.getresponse().read()
+        connection.close()
+
+    def url_of(policy, table="tenure", query="timeout=20s"):
+        guard(on=False)
+        document = json.loads(policy)
+        document["Statement"][0]["Resource"] = "*"  # moto does not say which table is asked for
+        user = f"user-{new_token()}"
+        iam.create_user(UserName=user)
+        iam.put_user_policy(UserName=user, PolicyName="tenure", PolicyDocument=json.dumps(document))
+        key = iam.create_access_key(UserName=user)["AccessKey"]
+        guard(on=True)
+        secret = quote(key["SecretAccessKey"], safe="")
+        endpoint = moto_server.endpoint
+        return f"dynamodb://{key['AccessKeyId']}:{secret}@{REGION}/{table}?{query}&endpoint={endpoint}"
+
+    yield url_of
+    guard(on=False)
+
+
+async def every_call(url, clock):
+    async with connect(url, namespace=f"test {new_token()}", keep_results=1, clock=clock) as backend:
+        held = claim()
+        assert (await backend.claim(held)).outcome == "won"
+        assert await backend.heartbeat("sync", PAST, held.token)
+        assert await backend.release("sync", PAST, held.token)
+        assert (await backend.claim(claim(mode="takeover", after=1))).attempt == 2
+        assert len((await backend.active(["sync"])).runs) == 1
+        for slot in (PAST, PAST + 1):
+            await backend.save_result("sync", RunResult(slot, 1, 1, "success", "i", 1, 2))
+        assert len(await backend.results("sync")) == 1
+
+
+def policy_of(page):
+    return re.search(r"<!-- policy -->\n```json\n(.*?)\n```", page, re.DOTALL)[1]
+
+
+def test_the_policy_that_the_page_tells_is_enough(guarded, moto_server, monkeypatch):
+    monkeypatch.setattr(store, "PRUNE_EVERY", 1)
+    told = policy_of((ROOT / "docs" / "dynamodb.md").read_text("utf-8"))
+    assert told == policy("tenure", REGION)
+    asyncio.run(every_call(guarded(told), moto_server.clock))
+
+
+@pytest.mark.parametrize("missing", TABLE_ACTIONS)
+def test_each_of_its_actions_is_needed_and_told_where_it_is_missing(guarded, moto_server, monkeypatch, missing):
+    monkeypatch.setattr(store, "PRUNE_EVERY", 1)
+    allowed = tuple(action for action in TABLE_ACTIONS if action != missing)
+    url = guarded(policy("tenure", REGION, allowed))
+    with pytest.raises(BackendMisconfigured, match=rf"(?s)AccessDenied.*allow .*dynamodb:{missing}"):
+        asyncio.run(every_call(url, moto_server.clock))
+
+
+def test_making_the_table_needs_what_its_error_says(guarded, moto_server):
+    table = f"made-{new_token()}"
+    query = "create=true&timeout=20s"
+    with pytest.raises(BackendMisconfigured, match="not authorized"):
+        asyncio.run(every_call(guarded(policy(table, REGION), table, query), moto_server.clock))
+    both = policy(table, REGION, (*TABLE_ACTIONS, *CREATE_ACTIONS))
+    asyncio.run(every_call(guarded(both, table, query), moto_server.clock))
+
+
 # URLs, clients, loops, processes
 
 
@@ -682,8 +764,6 @@ def test_a_client_of_one_s_own_is_used_and_not_closed(server):
 
 
 def test_a_client_that_tries_again_is_refused():
-    from boto3.session import Session
-
     session = Session(aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION)
     with pytest.raises(InvalidUrl, match=r"client_config\(\)"):
         DynamoBackend("tenure", client=session.client("dynamodb"))

@@ -27,7 +27,7 @@ BUSY = frozenset(
     )
 )
 """Codes of errors that pass; each other code that is no server's fault stays."""
-TABLE_ACTIONS = ("BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "UpdateItem")
+TABLE_ACTIONS = ("BatchGetItem", "BatchWriteItem", "GetItem", "PutItem", "Query", "UpdateItem")
 CREATE_ACTIONS = ("CreateTable", "DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive")
 
 
@@ -69,10 +69,10 @@ def _of_a_reply(place: str, table: str, region: str | None, exc: Any) -> Backend
     told = f"{place}: {code}{f': {said}' if said else ''}"
     if code == "ResourceNotFoundException":
         return BackendMisconfigured(f"{told}; {how_to_create(table, region)}")
-    if code.startswith("AccessDenied"):
-        return BackendMisconfigured(f"{told}; allow {policy(table, region)}")
     if "ExpiredToken" in code or code in ("UnrecognizedClientException", "InvalidSignatureException"):
         return BackendMisconfigured(f"{told}; give credentials that are valid in this region")
+    if code.startswith("AccessDenied") or status in (401, 403):
+        return BackendMisconfigured(f"{told}; allow {policy(table, region)}")
     if code in BUSY or status >= 500 or status == 429:
         return BackendUnavailable(told)
     if code == "ValidationException":

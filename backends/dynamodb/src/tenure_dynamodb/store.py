@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from tenure_dynamodb import expressions, item, keys
 from tenure_dynamodb.clock import Moment
 from tenure_dynamodb.expressions import Update
 from tenure_dynamodb.faults import unavailable
-from tenure_dynamodb.item import Known
+from tenure_dynamodb.item import MOST_CALLS, Known
 from tenure_dynamodb.table import BATCH_READ, Item, Key, Refused, Table, code_of_cause
 
 Answer = TypeVar("Answer")
@@ -42,6 +43,10 @@ class Settings:
     keep_for_ms: int
     clock_error_ms: int
     create: bool
+
+
+class _Again(Exception):
+    """The item was full, and another call has made room in it: a write at once may do now."""
 
 
 class Store:
@@ -182,30 +187,39 @@ class Store:
         key = keys.state(self._settings.namespace, job)
         while True:
             moment = self.moment(deadline)
-            write = at_once(moment)
-            known = self._written(key, write[0]) if write else self._read(key)
-            answer = write[1] if write and known is None else self._decided(key, known, moment, decide, deadline)
-            if self._table.clock.epoch == moment.epoch:
-                return answer
-            # The replies told of another clock than the one that this was decided by: it is carried out once more.
+            with suppress(_Again):
+                answer = self._answered(key, moment, at_once, decide, deadline)
+                if self._table.clock.epoch == moment.epoch:
+                    return answer
+                # The replies told of another clock than the one that this was decided by: once more.
 
-    def _decided(
-        self, key: Key, known: Known | None, moment: Moment, decide: Decide[Answer], deadline: float
+    def _answered(
+        self, key: Key, moment: Moment, at_once: AtOnce[Answer], decide: Decide[Answer], deadline: float
     ) -> Answer:
+        write = at_once(moment)
+        if write is None:
+            return self._decided(key, self._read(key), moment, decide, deadline)
+        update, answer = write
+        known = self._written(key, update)
+        return answer if known is None else self._decided(key, known, moment, decide, deadline)
+
+    def _decided(self, key: Key, known: Known, moment: Moment, decide: Decide[Answer], deadline: float) -> Answer:
         """Decide by what is known, and replace it if nothing has changed since; again if something has.
 
         The moment is always one before the state was read: an error then only delays a takeover.
         """
         pause_s = PAUSE_S
         while True:
-            assert known is not None
             state, answer = decide(known.state, moment)
             if state is known.state:
                 return answer
             moment = self.moment(deadline)
-            known = self._replaced(key, known, state)
-            if known is None:
+            there = self._replaced(key, known, state)
+            if there is None:
                 return answer
+            if known.calls >= MOST_CALLS > there.calls:
+                raise _Again
+            known = there
             time.sleep(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, 0.1)
 
