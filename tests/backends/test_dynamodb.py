@@ -523,9 +523,14 @@ def test_what_was_decided_by_a_clock_that_the_reply_contradicts_is_decided_again
 
 
 def test_a_clock_that_cannot_be_known_so_exactly_is_said(dynamodb_server, monkeypatch):
-    monkeypatch.setattr(store.Table, "_learn", lambda *_: None)
-    with pytest.raises(BackendUnavailable, match=r"clock_error=150ms was promised"):
-        running(lambda backend: None, dynamodb_server, clock=StoreClock(), query="create=true&timeout=300ms")
+    async def scenario(backend):
+        served = backend._service.store
+        monkeypatch.setattr(store.Table, "_learn", lambda *_: None)
+        monkeypatch.setattr(served._table, "clock", StoreClock())
+        with pytest.raises(BackendUnavailable, match=r"known only within .* clock_error=150ms was promised"):
+            served.moment(time.monotonic() + 0.1)
+
+    running(scenario, dynamodb_server)
 
 
 def test_replies_without_a_date_are_refused(dynamodb_server, monkeypatch):
