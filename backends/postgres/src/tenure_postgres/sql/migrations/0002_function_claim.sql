@@ -39,7 +39,11 @@ begin
         select * into known from {schema}.jobs where namespace = p_namespace and job = p_job for update;
     end if;
     many := cardinality(known.unfinished) >= {kept_unfinished};
-    if known.unfinished <> '{{}}' then
+    if cardinality(known.unfinished) = 1 then  -- by far the most, and an aggregate would cost more than all the rest
+        select * into other from {schema}.runs where namespace = p_namespace and job = p_job
+            and slot = known.unfinished[1] and status in ('open', 'released') for update;
+        locked := case when found then array[other] end;
+    elsif known.unfinished <> '{{}}' then
         select array_agg(held) into locked from (
             select * from {schema}.runs
             where namespace = p_namespace and job = p_job and status in ('open', 'released')
@@ -163,15 +167,12 @@ begin
         where namespace = p_namespace and job = p_job and slot = p_slot;
     elsif excess > 0 then
         -- The oldest ended run's row becomes this run's: one write for two.
+        select slot into dropped from {schema}.runs where namespace = p_namespace and job = p_job and slot <> all (kept)
+        order by slot limit 1;
         update {schema}.runs set slot = p_slot, attempt = 1, used = 1, fence = known.fence, token = p_token,
             holder = p_instance, lease_ms = p_lease_ms, started_at = now_ms, expires_at = now_ms + p_lease_ms,
             status = 'open', previous = nullif(lost, '[]')
-        from (
-            select slot from {schema}.runs where namespace = p_namespace and job = p_job and slot <> all (kept)
-            order by slot limit 1
-        ) as oldest
-        where namespace = p_namespace and job = p_job and runs.slot = oldest.slot
-        returning oldest.slot into dropped;
+        where namespace = p_namespace and job = p_job and slot = dropped;
         known.records := known.records + 1;
         known.floor := greatest(known.floor, dropped);
     else
