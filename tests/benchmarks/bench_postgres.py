@@ -1,0 +1,182 @@
+"""The Postgres backend next to psycopg's own ping and to a bare lock of two statements, in one run.
+
+python tests/benchmarks/bench_postgres.py [--url postgresql://…] [--count 2000]: a server of its own is started unless a
+URL is given. Ratios are to ``select 1`` by psycopg, prepared, on one connection, measured in turns with the rest.
+"""
+
+import argparse
+import asyncio
+import random
+import statistics
+import time
+from contextlib import AsyncExitStack, nullcontext
+from uuid import uuid4
+
+import bench_runs
+import psycopg
+from tenure.model import Claim, RunResult, new_token
+from tenure_conformance.targets.postgres import server
+from tenure_postgres import PostgresBackend
+
+FIRST = 1_700_000_000_000
+IN_A_ROW = 10
+"""Calls of a kind that follow each other, before those of the next kind."""
+LOCK = (
+    "insert into bench_lock values (%s, now() + '30 s', now(), 'bench') on conflict (name) do update set"
+    " until = excluded.until, locked_at = excluded.locked_at, locked_by = excluded.locked_by"
+    " where bench_lock.until <= now()"
+)
+UNLOCK = "update bench_lock set until = now() where name = %s"
+
+
+def claim(slot, job="sync", **changes):
+    fields = {
+        "instance": "bench-host-12345-abcdef",
+        "lease_ms": 30_000,
+        "mode": "manual",
+        "overlap": "skip",
+        "max_attempts": 3,
+        "max_late_ms": None,
+        "token": new_token(),
+    }
+    return Claim(job=job, slot=slot, **{**fields, **changes})
+
+
+class Measured:
+    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
+
+    def __init__(self):
+        self.times = {}
+
+    async def take(self, name, action):
+        started = time.perf_counter()
+        answer = await action
+        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
+        return answer
+
+    def show(self):
+        base = statistics.median(self.times["ping"])
+        for name, times in self.times.items():
+            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+            print(f"  {name:34} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
+
+
+async def one_at_a_time(url, count):
+    measured = Measured()
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await psycopg.AsyncConnection.connect(url, autocommit=True))
+        backend = await stack.enter_async_context(PostgresBackend(url, namespace=f"bench-{uuid4().hex}"))
+        await connection.execute(
+            "create table if not exists bench_lock"
+            " (name text primary key, until timestamptz, locked_at timestamptz, locked_by text)"
+        )
+
+        async def ping():
+            return await (await connection.execute("select 1")).fetchone()
+
+        async def lock(statement):
+            assert (await connection.execute(statement, ("bench",))).rowcount == 1
+
+        for first in range(FIRST, FIRST + count, IN_A_ROW):
+            claims = [claim(slot) for slot in range(first, first + IN_A_ROW)]
+            for _ in claims:
+                await measured.take("ping", ping())
+            for each in claims:
+                assert (await measured.take("won claim", backend.claim(each))).outcome == "won"
+                assert (await measured.take("lost claim", backend.claim(claim(each.slot)))).outcome == "running"
+                assert await measured.take("heartbeat", backend.heartbeat(each.job, each.slot, each.token))
+                assert await measured.take("finish", backend.finish(each.job, each.slot, each.token, "success"))
+                result = RunResult(each.slot, 1, 1, "success", "bench-host", 1, 2)
+                await measured.take("save_result", backend.save_result("sync", result))
+            for each in claims:
+                many = claim(each.slot, "many", overlap="allow")
+                await measured.take("won claim, overlap allowed", backend.claim(many))
+                await measured.take("release", backend.release("many", many.slot, many.token))
+                await backend.claim(claim(each.slot, "many", overlap="allow", token="again", mode="takeover", after=1))
+                await backend.finish("many", each.slot, "again", "success")
+            for _ in claims:
+                await measured.take("bare lock", lock(LOCK))
+                await measured.take("bare unlock", lock(UNLOCK))
+    measured.show()
+
+
+async def burst(url, count):
+    """Claims a second of that many jobs due at once, as they are and with each statement travelling alone."""
+    rates = {}
+    for name, most in (("alone", 1), ("together", None)) * 3:
+        async with PostgresBackend(url, namespace=f"bench-{uuid4().hex}", timeout="120s") as backend:
+            if most is not None:
+                backend._client._convoy._most = most
+            claims = [claim(FIRST, f"job {number}") for number in range(count)]
+            begun = time.perf_counter()
+            results = await asyncio.gather(*[backend.claim(each) for each in claims])
+            rates.setdefault(name, []).append(count / (time.perf_counter() - begun))
+            assert {result.outcome for result in results} == {"won"}
+    alone, together = (statistics.median(rates[name]) for name in ("alone", "together"))
+    print(f"  {count} claims at once: {alone:.0f}/s each alone, {together:.0f}/s together ({together / alone:.2f} x)")
+
+
+async def race(url, rounds, claimers=50):
+    """That many claimers on one slot, of five processes' worth of backends."""
+    times = []
+    async with AsyncExitStack() as stack:
+        namespace = f"bench-{uuid4().hex}"
+        backends = [await stack.enter_async_context(PostgresBackend(url, namespace=namespace)) for _ in range(5)]
+
+        async def one(number, slot):
+            each = claim(slot)
+            begun = time.perf_counter()
+            result = await backends[number % 5].claim(each)
+            times.append((time.perf_counter() - begun) * 1_000)
+            return result.outcome, each.token
+
+        for slot in range(FIRST, FIRST + rounds):
+            told = await asyncio.gather(*[one(number, slot) for number in range(claimers)])
+            (won,) = [token for outcome, token in told if outcome == "won"]
+            assert await random.choice(backends).finish("sync", slot, won, "success")
+    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+    print(f"  {claimers} claimers x {rounds} rounds: one winner each, p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+
+
+async def together(url, count, tasks=50):
+    """Finishes and releases a second of many tasks: what NOTIFY costs, whose lock all commits of a server share."""
+    async with PostgresBackend(url, namespace=f"bench-{uuid4().hex}", timeout="60s") as backend:
+        for name in ("finish", "release"):
+            claims = [claim(FIRST, f"{name} {number}") for number in range(count)]
+            await asyncio.gather(*[backend.claim(each) for each in claims])
+            waiting = iter(claims)
+
+            async def work(name=name, waiting=waiting):
+                for each in waiting:
+                    more = ("success",) if name == "finish" else ()
+                    assert await getattr(backend, name)(each.job, each.slot, each.token, *more)
+
+            begun = time.perf_counter()
+            await asyncio.gather(*[work() for _ in range(tasks)])
+            print(f"  {name}, {tasks} at a time: {count / (time.perf_counter() - begun):.0f}/s")
+
+
+async def whole_runs(url, runs):
+    for connections in (1, 2, 4):
+        rates = await bench_runs.at_a_time(f"{url}?connections={connections}", 50, runs)
+        print(f"  whole runs, 50 at a time, {connections} connections: {rates['runs/s']:.0f}/s")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--url")
+    arguments.add_argument("--count", type=int, default=2_000)
+    given = arguments.parse_args()
+    with nullcontext(given.url) if given.url else server.serve("binary") as url:
+        with psycopg.connect(url) as connection:
+            told = [connection.execute(f"show {name}").fetchone()[0] for name in ("server_version", "fsync")]
+        print(f"PostgreSQL {told[0]}, fsync {told[1]}, psycopg {psycopg.__version__}")
+        asyncio.run(one_at_a_time(url, given.count))
+        asyncio.run(burst(url, 5 * given.count))
+        asyncio.run(race(url, 100))
+        asyncio.run(together(url, given.count))
+        asyncio.run(whole_runs(url, 2 * given.count))
+
+
+if __name__ == "__main__":
+    main()
