@@ -135,7 +135,8 @@ class EtcdBackend:
     async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend."""
         check_lease(claim.lease_ms, self.capabilities)
-        granted = replace(claim, lease_ms=round_lease(claim.lease_ms, self.capabilities))
+        lease_ms = round_lease(claim.lease_ms, self.capabilities)
+        granted = claim if lease_ms == claim.lease_ms else replace(claim, lease_ms=lease_ms)
         return await self._call(lambda session: session.runs.claim(granted))
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:

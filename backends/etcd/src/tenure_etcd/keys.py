@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from tenure.model import MAX_SLOT
 
+KEPT = 4_096
+"""Jobs whose keys are kept at hand."""
 HIGHEST_ATTEMPT = 10**15
 """Attempts are counted down from it in keys, so that the newest record comes first."""
 
@@ -24,10 +26,16 @@ class Layout:
     def __init__(self, root: str, namespace: str) -> None:
         self.prefix = f"{root}/{quoted(namespace)}/"
         self.format = f"{self.prefix}format".encode()
+        self._jobs: dict[str, JobKeys] = {}
 
     def job(self, name: str) -> "JobKeys":
         """The keys of a job."""
-        return JobKeys.of(name, f"{self.prefix}run/{quoted(name)}/".encode())
+        known = self._jobs.get(name)
+        if known is None:
+            if len(self._jobs) >= KEPT:
+                self._jobs.clear()
+            known = self._jobs[name] = JobKeys.of(name, f"{self.prefix}run/{quoted(name)}/".encode())
+        return known
 
     def history(self, job: str) -> bytes:
         """What the keys of a job's records begin with."""

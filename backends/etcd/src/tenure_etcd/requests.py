@@ -1,11 +1,12 @@
 """What is sent to etcd: pure functions that build its requests, and nothing else knows of them."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from aetcd.rpc import rpc_pb2 as pb  # type: ignore[import-untyped]  # aetcd has no annotations
 
-from tenure_etcd.keys import JobKeys, range_end
+from tenure_etcd.keys import KEPT, JobKeys, range_end
 from tenure_etcd.state import Place, encode_beat
 
 Request = Any
@@ -44,8 +45,13 @@ def replace_state(
     return pb.TxnRequest(
         compare=[unchanged, *([] if held is None else _hangs_on(job, held))],
         success=success,
-        failure=[_op(request_range=read_job(job))],
+        failure=[_read_op(job.prefix, job.end)],
     )
+
+
+@lru_cache(maxsize=KEPT)
+def _read_op(prefix: bytes, end: bytes) -> Request:
+    return _op(request_range=pb.RangeRequest(key=prefix, range_end=end))
 
 
 def write_beat(job: JobKeys, place: Place, end: int) -> Request:

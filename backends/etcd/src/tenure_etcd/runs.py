@@ -15,14 +15,12 @@ from tenure.model import ActiveRuns, Claim, ClaimResult, Ending
 from tenure_etcd import errors, requests
 from tenure_etcd.cluster import Cluster
 from tenure_etcd.dates import monotonic_ms
-from tenure_etcd.keys import JobKeys, Layout
+from tenure_etcd.keys import KEPT, JobKeys, Layout
 from tenure_etcd.state import Place, View, decode, encode
 from tenure_etcd.turns import Turns
 
 Decide = Callable[[JobState, int], tuple[JobState, bool]]
 
-KEPT = 4_096
-"""Jobs whose last known state is kept at hand; of others it is read first."""
 AT_ONCE = 64
 """Jobs that are read with one request; etcd takes 128 parts."""
 PAUSE_S = 0.01

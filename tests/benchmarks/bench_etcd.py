@@ -1,0 +1,206 @@
+"""The etcd backend next to a bare read of the same client and to aetcd's Lock, in one run.
+
+python tests/benchmarks/bench_etcd.py [--url etcd://…] [--count 400]: a server of its own is started unless a URL is
+given. Ratios are to a Range of one key over aetcd's own stubs and one channel, measured in turns with the rest.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from contextlib import AsyncExitStack
+from uuid import uuid4
+
+import aetcd
+from aetcd.rpc import rpc_pb2
+from tenure import connect
+from tenure.model import Claim, RunResult, new_token
+from tenure_conformance.targets.etcd import server
+
+FIRST = 1_700_000_000_000
+HISTORY = 20
+"""Runs of each job before anything is measured, so that as many are kept as always will be."""
+JOB = "sync"
+
+
+def claim(slot, job=JOB, **changes):
+    fields = {
+        "instance": "bench-host-12345-abcdef",
+        "lease_ms": 30_000,
+        "mode": "scheduled",
+        "overlap": "skip",
+        "max_attempts": 3,
+        "max_late_ms": None,
+        "token": new_token(),
+    }
+    return Claim(job=job, slot=slot, **{**fields, **changes})
+
+
+class Measured:
+    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
+
+    def __init__(self):
+        self.times = {}
+
+    async def take(self, name, action):
+        started = time.perf_counter()
+        answer = await action
+        self.add(name, time.perf_counter() - started)
+        return answer
+
+    def add(self, name, seconds):
+        self.times.setdefault(name, []).append(seconds * 1_000)
+
+    def show(self):
+        base = statistics.median(self.times["ping (Range of a key)"])
+        for name, times in self.times.items():
+            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+            print(f"  {name:28} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
+        ours, lock = statistics.median(self.times["claim + finish"]), statistics.median(self.times["aetcd Lock"])
+        print(f"  claim + finish is {ours / lock:.2f} x aetcd's Lock (acquire + release), which stores nothing")
+
+
+async def one_at_a_time(url, count):
+    namespace = f"bench-{uuid4().hex}"
+    measured = Measured()
+    host, _, port = url.partition("://")[2].partition("?")[0].partition(":")
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(aetcd.Client(host=host, port=int(port)))
+        backend = await stack.enter_async_context(connect(url, namespace=namespace))
+        other = await stack.enter_async_context(connect(url, namespace=namespace))
+        for slot in range(FIRST - HISTORY, FIRST):
+            await finished(backend, claim(slot))
+        await other.claim(claim(FIRST - 1))  # who has lost looks first the next time
+        for slot in range(FIRST, FIRST + count):
+            await cycle(measured, client, backend, other, slot)
+    measured.show()
+
+
+async def finished(backend, one):
+    assert (await backend.claim(one)).outcome == "won"
+    assert await backend.finish(one.job, one.slot, one.token, "success")
+
+
+async def cycle(measured, client, backend, other, slot):
+    """Each of the calls once."""
+    request = rpc_pb2.RangeRequest(key=b"nothing")
+
+    async def settle():
+        """Let what goes on beside end, and wake everybody up again: the first call after a pause takes longer."""
+        await asyncio.sleep(0.002)
+        await asyncio.gather(client.kvstub.Range(request), backend.results("nothing"), other.results("nothing"))
+        await client.kvstub.Range(request)
+
+    await settle()
+    await measured.take("ping (Range of a key)", client.kvstub.Range(request))
+    one = claim(slot)
+    started = time.perf_counter()
+    assert (await measured.take("claim won", backend.claim(one))).outcome == "won"
+    claimed = time.perf_counter() - started
+    await settle()
+    assert (await measured.take("claim lost (running)", other.claim(claim(slot)))).outcome == "running"
+    assert (await measured.take("claim lost (overlap)", other.claim(claim(slot + 1)))).outcome == "overlap"
+    await settle()
+    assert await measured.take("heartbeat", backend.heartbeat(JOB, slot, one.token))
+    await settle()
+    started = time.perf_counter()
+    assert await measured.take("finish", backend.finish(JOB, slot, one.token, "success"))
+    measured.add("claim + finish", claimed + time.perf_counter() - started)
+    await settle()
+    assert (await measured.take("claim lost (done)", other.claim(claim(slot)))).outcome == "done"
+    await settle()
+    record = RunResult(slot, 1, 1, "success", "bench-host-12345-abcdef", FIRST, FIRST)
+    await measured.take("save_result", backend.save_result(JOB, record))
+    await settle()
+    lock = client.lock(b"lock", ttl=30)
+    started = time.perf_counter()
+    await lock.acquire()
+    await lock.release()
+    measured.add("aetcd Lock", time.perf_counter() - started)
+
+
+async def at_once(url, count, tasks=50):
+    """Runs of different jobs by one process, so many at a time: claim, finish and result."""
+    namespace = f"bench-{uuid4().hex}"
+    async with connect(url, namespace=namespace, timeout="60s") as backend:
+
+        async def runs(job):
+            for slot in range(FIRST, FIRST + count // tasks):
+                one = claim(slot, job)
+                await finished(backend, one)
+                await backend.save_result(job, RunResult(slot, 1, 1, "success", "bench", FIRST, FIRST))
+
+        await asyncio.gather(*(backend.claim(claim(FIRST - 1, f"job {n}", max_late_ms=0)) for n in range(tasks)))
+        started = time.perf_counter()
+        await asyncio.gather(*(runs(f"job {number}") for number in range(tasks)))
+        seconds = time.perf_counter() - started
+    print(f"  {tasks} at once: {count / seconds:.0f} runs a second (claim, finish, result)")
+
+
+async def contended(url, rounds=100, claimers=50):
+    """So many claimers on one slot, each an object of its own in one process: one winner, and how long it takes."""
+    namespace = f"bench-{uuid4().hex}"
+    times = []
+    async with AsyncExitStack() as stack:
+        backends = [
+            await stack.enter_async_context(connect(url, namespace=namespace, timeout="60s")) for _ in range(claimers)
+        ]
+
+        async def timed(backend, slot):
+            started = time.perf_counter()
+            told = await backend.claim(claim(slot, overlap="allow"))
+            times.append((time.perf_counter() - started) * 1_000)
+            return told.outcome
+
+        for slot in range(FIRST, FIRST + rounds):
+            outcomes = await asyncio.gather(*(timed(backend, slot) for backend in backends))
+            assert sorted(outcomes) == ["running"] * (claimers - 1) + ["won"]
+    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+    print(f"  {claimers} claimers on one slot, {rounds} rounds: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url")
+    parser.add_argument("--count", type=int, default=400)
+    chosen = parser.parse_args()
+    if chosen.url:
+        asyncio.run(everything(chosen.url, chosen.count))
+        return
+    with server.serve("binary") as url:
+        asyncio.run(everything(url, chosen.count))
+
+
+async def hinted(url, count=100):
+    """How long after a lease's end another instance hears of it."""
+    namespace = f"bench-{uuid4().hex}"
+    times = []
+    async with connect(url, namespace=namespace) as backend, connect(url, namespace=namespace) as other:
+        hints = other.changes([JOB])
+        heard = asyncio.ensure_future(anext(hints))
+        await asyncio.sleep(0.5)  # until the watch is there
+        for slot in range(FIRST, FIRST + count):
+            one = claim(slot)
+            await backend.claim(one)
+            started = time.perf_counter()
+            await backend.release(JOB, slot, one.token)
+            await heard
+            times.append((time.perf_counter() - started) * 1_000)
+            heard = asyncio.ensure_future(anext(hints))
+        heard.cancel()
+        await asyncio.gather(heard, return_exceptions=True)
+        await hints.aclose()
+    p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
+    print(f"  release until another hears of it: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+
+
+async def everything(url, count):
+    print("etcd")
+    await one_at_a_time(url, count)
+    await at_once(url, 5 * count)
+    await contended(url)
+    await hinted(url)
+
+
+if __name__ == "__main__":
+    main()
