@@ -1,0 +1,328 @@
+"""Invariants of backups: who watches what, when they look, and how soon a run is taken over."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+
+from .history import History, Tenure, told_before_end
+from .invariants import EPS_S, Found, invariant
+from .node import Node
+from .timeline import Call
+
+_MOST_WATCHES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Duty:
+    """An instance has to look at a run by then."""
+
+    why: str
+    node: Node
+    job: str
+    slot: int
+    since_s: float
+    since_seq: int
+    due_s: float
+
+    def found(self, text: str) -> Found:
+        return Found(self.due_s, f"{self.node.name} {text} by {self.due_s:.3f}", self.job, self.slot)
+
+
+def _duty(history: History, call: Call, why: str, slot: int, left_ms: int | None) -> _Duty:
+    """After an answer, or a failure, an instance looks again; ``left_ms``: at the latest when that lease is over."""
+    assert call.ended_s is not None
+    node = history.nodes[call.who]
+    wait_s = 2 * history.slowest_beat_s(node, call.job)
+    if left_ms is not None:
+        wait_s = min(wait_s, max(left_ms, 0) / 1000 + history.longest_spread_s(node, call.job))
+    return _Duty(why, node, call.job, slot, call.ended_s, call.ended_seq, call.ended_s + wait_s + EPS_S)
+
+
+def _is_done(history: History, duty: _Duty) -> bool:
+    """Whether it looked, or need not."""
+    node, since_s, due_s = duty.node, duty.since_s, duty.due_s
+    if due_s >= history.sim.end_s or not history.steady(node, duty.job, since_s, due_s):
+        return True
+    for call in history.claims.get((node.name, duty.job, duty.slot), ()):
+        if call.sent_seq > duty.since_seq and call.sent_s <= due_s:
+            return True
+        if call.sent_seq < duty.since_seq and (call.ended_s is None or call.ended_seq > duty.since_seq):
+            return True  # one is on its way, and its answer counts
+        ended_since = call.ended_s is not None and duty.since_seq < call.ended_seq and call.ended_s <= due_s
+        if ended_since and call.answered and call.answer.outcome != "running":
+            return True
+    if history.executes(node, duty.job, duty.slot, since_s, due_s):
+        return True
+    return _too_many(history, duty)
+
+
+def _too_many(history: History, duty: _Duty) -> bool:
+    """Under skip only so many of a job's runs are watched."""
+    if all(spec.overlap == "allow" for spec in history.specs(duty.node, duty.job)):
+        return False
+    newer = sum(
+        who == duty.node.name and job == duty.job and slot > duty.slot and calls[0].sent_s <= duty.due_s
+        for (who, job, slot), calls in history.claims.items()
+    )
+    return newer >= _MOST_WATCHES
+
+
+def _watched_before(history: History, call: Call, slot: int) -> bool:
+    """Whether the instance had asked for the run before this call was answered: then its watch has a time already."""
+    earlier = history.claims.get((call.who, call.job, slot), ())
+    if any(other is not call and other.sent_seq < call.ended_seq for other in earlier):
+        return True
+    return any(
+        other.name == "active"
+        and call.job in other.request
+        and other.answered
+        and other.ended_seq < call.ended_seq
+        and any(run.job == call.job and run.slot == slot for run in other.answer.runs)
+        for other in history.nodes[call.who].link.calls
+    ) or any(
+        other.answered
+        and other.answer.outcome == "overlap"
+        and other.answer.slot == slot
+        and other.ended_seq < call.ended_seq
+        for other in history.nodes[call.who].link.calls
+        if other.name == "claim" and other.job == call.job and other is not call
+    )
+
+
+@invariant("instance-watch")
+def a_running_run_is_watched(history: History) -> Iterator[Found]:
+    """Whoever is told that a run is another's looks again within two heartbeats."""
+    for call in history.calls:
+        running = call.name == "claim" and call.answered and call.answer.outcome == "running"
+        if running and call.request.mode != "manual":
+            duty = _duty(history, call, "running", call.slot, None)
+            if not _is_done(history, duty):
+                yield duty.found("does not watch a run that is another's")
+
+
+@invariant("instance-watch-when")
+def backups_look_when_the_lease_ends(history: History) -> Iterator[Found]:
+    """And just after the lease that it was told of runs out."""
+    for call in history.calls:
+        if call.name == "claim" and call.answered and call.answer.outcome == "running":
+            first = call.request.mode in ("scheduled", "catch-up") and not _watched_before(history, call, call.slot)
+            looks = call.request.mode == "takeover" and not history.asks_why(call)
+            if (first or looks) and not (call.answer.lease_left_ms <= 0 and call.answer.attempt == call.request.after):
+                duty = _duty(history, call, "lease end", call.slot, call.answer.lease_left_ms)
+                if not _is_done(history, duty):
+                    yield duty.found("does not look when the lease is over")
+
+
+@invariant("instance-watch-when")
+def backups_do_not_look_all_at_once(history: History) -> Iterator[Found]:
+    """Their looks at the end of a lease are spread."""
+    offsets = []
+    last_s = 0.0
+    for calls in history.claims.values():
+        for before, call in pairwise(calls):
+            if call.request.mode != "takeover" or not before.answered or before.answer.outcome != "running":
+                continue
+            over_s = (before.ended_s or 0.0) + before.answer.lease_left_ms / 1000
+            if before.answer.lease_left_ms > 0 and over_s - EPS_S <= call.sent_s <= over_s + 2:
+                offsets.append(call.sent_s - over_s)
+                last_s = max(last_s, call.sent_s)
+    at_once = sum(offset < EPS_S for offset in offsets)
+    if len(offsets) >= 6 and at_once > 0.8 * len(offsets):
+        yield Found(last_s, f"{at_once} of {len(offsets)} looks come exactly at the lease's end")
+
+
+@invariant("instance-watch-error")
+def a_failed_check_is_repeated(history: History) -> Iterator[Found]:
+    """A check that failed is repeated, with its token, and never ends the watch."""
+    for key, calls in history.claims.items():
+        looks = [call for call in calls if call.request.mode == "takeover" and not history.asks_why(call)]
+        for call, after in zip_longest(looks, looks[1:]):
+            if not call.failed or call.failed == "cancelled" or call.ended_s is None:
+                continue
+            duty = _duty(history, call, "failed", call.slot, None)
+            if not history.steady(duty.node, call.job, call.sent_s, call.ended_s):
+                continue
+            if not _is_done(history, duty):
+                yield duty.found("does not repeat its check that failed")
+            elif after is not None and after.token != call.token and _is_repeated(history, key, call, after):
+                yield Found(after.sent_s, f"{call.who} repeats its check with another token", call.job, call.slot)
+
+
+def _is_repeated(history: History, key: tuple[str, str, int], call: Call, after: Call) -> bool:
+    """Whether it is the same watch's next check; the answer to another claim of the run may have ended that one."""
+    if after.sent_seq < call.ended_seq:
+        return False
+    others = [other for other in history.claims[key] if other is not call and other.answered]
+    answered_between = any(call.sent_seq < other.ended_seq < after.sent_seq for other in others)
+    return history.steady(history.nodes[call.who], call.job, call.sent_s, after.sent_s) and not answered_between
+
+
+@invariant("instance-watch-overlap")
+def both_runs_are_watched_after_overlap(history: History) -> Iterator[Found]:
+    """After overlap an instance watches the run in the way, and its own."""
+    for call in history.calls:
+        if call.name != "claim" or not call.answered or call.answer.outcome != "overlap" or history.asks_why(call):
+            continue
+        for slot in (call.slot, call.answer.slot):
+            duty = _duty(history, call, "overlap", slot, None)
+            if not _is_done(history, duty):
+                which = "its own run" if slot == call.slot else f"run {slot}, which is in the way,"
+                yield duty.found(f"does not watch {which} after overlap")
+
+
+@invariant("instance-watch")
+def a_lost_run_is_watched(history: History) -> Iterator[Found]:
+    """Whoever lost a run without a stop is a backup for it, once its handler has ended."""
+    for one in history.executions:
+        if one.reason != "lost" or one.ended_s is None or one.how == "returned" or not told_before_end(one):
+            continue
+        node = history.nodes[one.who]
+        wait_s = 2 * history.slowest_beat_s(node, one.job) + EPS_S
+        duty = _Duty("lost", node, one.job, one.slot, one.ended_s + EPS_S, one.ended_seq, one.ended_s + wait_s)
+        others = [other for other in history.executed_by[one.who, one.job] if other is not one]
+        busy = any(other.began_s <= duty.due_s and history.end_s(other) >= one.ended_s for other in others)
+        if not busy and not history.timed_out(one) and not _looked(history, duty):
+            yield duty.found("does not watch the run that it lost")
+
+
+def _looked(history: History, duty: _Duty) -> bool:
+    if duty.due_s >= history.sim.end_s or not history.steady(duty.node, duty.job, duty.since_s - EPS_S, duty.due_s):
+        return True
+    looks = history.claims.get((duty.node.name, duty.job, duty.slot), ())
+    # Two calls: one may be the question why the run was lost.
+    return (
+        sum(call.sent_seq > duty.since_seq and call.sent_s <= duty.due_s for call in looks) >= 2
+        or any(call.sent_seq > duty.since_seq and call.answered and call.answer.outcome != "running" for call in looks)
+        or any(call.sent_seq > duty.since_seq and call.sent_s <= duty.due_s and call.failed for call in looks)
+    )
+
+
+@invariant("instance-watch-when")
+def takeovers_come_in_time(history: History) -> Iterator[Found]:
+    """A run whose holder is silent is taken over just after its lease, if a backup in good health is there."""
+    if not history.network.reliable:
+        return
+    for key, tenure in history.tenures.items():
+        job, slot, _ = key
+        if not tenure.spans:
+            continue
+        lapse_s = max(until for _, until in tenure.spans)
+        if tenure.over_s < lapse_s and tenure.status != "released":
+            continue
+        lapse_s = min(lapse_s, tenure.over_s) if tenure.status == "released" else lapse_s
+        for node in history.nodes.values():
+            bound_s = _takeover_bound_s(history, node, job, released=tenure.status == "released")
+            if node.name == tenure.won.holder or not _backs_up(history, node, tenure, lapse_s, bound_s):
+                continue
+            if not _went_on(history, tenure, lapse_s, lapse_s + bound_s):
+                text = f"{node.name} does not take over by {lapse_s + bound_s:.3f} what was over at {lapse_s:.3f}"
+                yield Found(lapse_s + bound_s, text, job, slot)
+
+
+def _takeover_bound_s(history: History, node: Node, job: str, *, released: bool) -> float:
+    ways_s = 2 * history.network.round_trip_s + EPS_S
+    wait_s = 2 * history.slowest_beat_s(node, job) if released else history.longest_spread_s(node, job)
+    return wait_s + ways_s
+
+
+def _backs_up(history: History, node: Node, tenure: Tenure, lapse_s: float, bound_s: float) -> bool:
+    """Whether the instance had been told of this very attempt in time, and was well from then on."""
+    won = tenure.won
+    early_s = lapse_s - 2 * history.slowest_beat_s(node, won.job) - 2 * history.network.round_trip_s
+    told = [
+        call
+        for call in history.claims.get((node.name, won.job, won.slot), ())
+        if call.answered and call.ended_s is not None and call.ended_s < lapse_s
+    ]
+    if not told or told[-1].answer.outcome != "running" or told[-1].answer.attempt != won.attempt:
+        return False
+    since_s = min(early_s, told[-1].sent_s)
+    return history.well(node, won.job, since_s, lapse_s + bound_s) and not history.executes(
+        node, won.job, won.slot, since_s, lapse_s + bound_s
+    )
+
+
+def _went_on(history: History, tenure: Tenure, lapse_s: float, due_s: float) -> bool:
+    """Whether the run was taken, renewed, ended or replaced by then, or another run of the job was in the way."""
+    won = tenure.won
+    if due_s >= history.sim.end_s or any(lapse_s <= since <= due_s for since, _ in tenure.spans):
+        return True
+    if tenure.status != "released" and tenure.over_s <= due_s:
+        return True
+    return any(
+        other is not tenure
+        and other.won.job == won.job
+        and lapse_s - 1 <= (other.won.at_s if other.won.slot == won.slot else due_s)
+        and (
+            (other.won.slot == won.slot and other.won.attempt > won.attempt and other.won.at_s <= due_s)
+            or (other.won.slot > won.slot and other.won.at_s <= due_s)
+            or other.live(due_s)
+            or other.live(lapse_s)
+        )
+        for other in history.tenures.values()
+    )
+
+
+@invariant("instance-watch-when")
+def looks_are_few(history: History) -> Iterator[Found]:
+    """A watch asks about once a heartbeat, and more only when something happened to the job."""
+    for (who, job, slot), calls in history.claims.items():
+        looks = [call for call in calls if call.request.mode == "takeover"]
+        if len(looks) < 6:
+            continue
+        since_s, until_s = looks[0].sent_s, looks[-1].sent_s
+        beat_s = min(spec.heartbeat_ms for spec in history.specs(history.nodes[who], job)) / 1000
+        happened = sum(since_s - 1 <= at_s <= until_s for at_s in history.changes_of[job])
+        hinted = sum(since_s - 1 <= at_s <= until_s for at_s in history.hinted.get((who, job), ()))
+        most = 6 + (until_s - since_s) / beat_s + 2 * happened + hinted
+        if len(looks) > most:
+            text = f"{who} asks {len(looks)} times in {until_s - since_s:.3f} s for a run, at most {most:.0f} are due"
+            yield Found(until_s, text, job, slot)
+
+
+@invariant("instance-watch-until")
+def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
+    """Nothing that was started is left behind while somebody is there."""
+    at_s = history.sim.stop_s
+    for (job, slot), tenures in history.runs.items():
+        last = tenures[-1]
+        if last.status not in ("open", "released") and last.over_s <= at_s:
+            continue
+        lapse_s = min(max(until for _, until in last.spans), last.over_s)
+        backups = [node for node in history.nodes.values() if history.well(node, job, last.won.at_s, at_s)]
+        if last.won.at_s > at_s or not backups or _replaced(history, job, slot, at_s):
+            continue
+        patience_s = max(
+            2 * history.slowest_beat_s(node, job) + history.longest_spread_s(node, job) for node in backups
+        )
+        patience_s += 4 * history.network.timeout_ms / 1000 + 1
+        if not history.network.reliable:
+            patience_s += 10
+        if lapse_s + patience_s < at_s and not _in_the_way(history, job, slot, lapse_s, at_s):
+            text = f"attempt {last.won.attempt} was over at {lapse_s:.3f}, and nobody ended the run"
+            yield Found(lapse_s + patience_s, text, job, slot)
+
+
+def _replaced(history: History, job: str, slot: int, at_s: float) -> bool:
+    """Whether, under skip, a newer run started or was due: then this one may be left."""
+    skip = any(spec.overlap == "skip" for node in history.nodes.values() for spec in history.specs(node, job))
+    newer = any(
+        other.won.job == job and other.won.slot > slot and other.won.at_s <= at_s for other in history.tenures.values()
+    )
+    return skip and newer
+
+
+def _in_the_way(history: History, job: str, slot: int, since_s: float, until_s: float) -> bool:
+    """Whether another run of the job was live, or a handler that nobody may pass still executed."""
+    live = any(
+        other.won.job == job
+        and other.won.slot != slot
+        and any(since <= until_s and until >= since_s for since, until in other.spans)
+        for other in history.tenures.values()
+    )
+    executes = all(
+        history.executes(node, job, slot, since_s, until_s)
+        for node in history.nodes.values()
+        if history.well(node, job, since_s, until_s)
+    )
+    return live or executes

@@ -1,0 +1,257 @@
+"""What happened in a simulation, put in order for the checker: attempts with their leases, calls, executions."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tenure.events import Event
+
+from .node import Node
+from .scenario import Spec
+from .simulation import Simulation
+from .timeline import Call, Change, Execution
+
+RunKey = tuple[str, int]
+AttemptKey = tuple[str, int, int]
+
+NEVER = float("inf")
+
+
+@dataclass(eq=False)
+class Tenure:
+    """One attempt as the store knew it: from its win until it ended, was given back, taken or superseded."""
+
+    won: Change
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    over_s: float = NEVER
+    status: str = "open"
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.won.job, self.won.slot, self.won.attempt
+
+    def live(self, at_s: float) -> bool:
+        return at_s < self.over_s and any(since <= at_s < until for since, until in self.spans)
+
+    def lapses_s(self, from_s: float) -> float:
+        """When its lease, live at ``from_s``, is first over."""
+        until_s = from_s
+        for since, until in self.spans:
+            if since <= until_s:
+                until_s = max(until_s, until)
+        return min(until_s, self.over_s)
+
+
+class History:
+    def __init__(self, simulation: Simulation) -> None:
+        self.sim = simulation
+        self.network = simulation.scenario.network
+        self.nodes = simulation.nodes
+        self.executions = simulation.journal.executions
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        return [call for node in self.nodes.values() for call in node.link.calls]
+
+    @cached_property
+    def claims(self) -> dict[tuple[str, str, int], list[Call]]:
+        """By instance and run, as they were sent."""
+        found: dict[tuple[str, str, int], list[Call]] = defaultdict(list)
+        for call in self.calls:
+            if call.name == "claim":
+                found[call.who, call.job, call.slot].append(call)
+        return found
+
+    @cached_property
+    def by_token(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = defaultdict(list)
+        for call in self.calls:
+            if call.token:
+                found[call.token].append(call)
+        return found
+
+    def of_token(self, token: str, *names: str) -> list[Call]:
+        return [call for call in self.by_token.get(token, ()) if call.name in names]
+
+    @cached_property
+    def tenures(self) -> dict[AttemptKey, Tenure]:
+        found: dict[AttemptKey, Tenure] = {}
+        latest: dict[RunKey, Tenure] = {}
+        for change in self.sim.store.changes:
+            key = (change.job, change.slot, change.attempt)
+            tenure = found.get(key)
+            if tenure is None:
+                before = latest.get((change.job, change.slot))
+                if before is not None and before.over_s == NEVER:
+                    before.over_s, before.status = change.at_s, "taken"
+                tenure = found[key] = latest[change.job, change.slot] = Tenure(change)
+            if change.status == "open":
+                tenure.spans.append((change.at_s, change.until_s))
+            elif tenure.status != "released":
+                tenure.over_s, tenure.status = change.at_s, change.status
+        return found
+
+    @cached_property
+    def runs(self) -> dict[RunKey, list[Tenure]]:
+        found: dict[RunKey, list[Tenure]] = defaultdict(list)
+        for tenure in self.tenures.values():
+            found[tenure.won.job, tenure.won.slot].append(tenure)
+        return found
+
+    @cached_property
+    def executed(self) -> dict[str, Execution]:
+        """By token."""
+        return {
+            tenure.won.token: one
+            for one in self.executions
+            if (tenure := self.tenures.get((one.job, one.slot, one.attempt))) is not None
+        }
+
+    @cached_property
+    def executed_by(self) -> dict[tuple[str, str], list[Execution]]:
+        """By instance and job."""
+        found: dict[tuple[str, str], list[Execution]] = defaultdict(list)
+        for one in self.executions:
+            found[one.who, one.job].append(one)
+        return found
+
+    @cached_property
+    def changes_of(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for change in self.sim.store.changes:
+            found[change.job].append(change.at_s)
+        return found
+
+    @cached_property
+    def hinted(self) -> dict[tuple[str, str], list[float]]:
+        found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for moment in self.sim.timeline.moments:
+            if moment.what == "hinted":
+                found[moment.who, moment.about].append(moment.at_s)
+        return found
+
+    @cached_property
+    def records(self) -> set[AttemptKey]:
+        return {
+            (job, result.slot, result.attempt)
+            for job, history in self.sim.store.histories.items()
+            for result in history
+        }
+
+    def events(self, *kinds: str) -> Iterator[tuple[Node, float, int, Event]]:
+        for node in self.nodes.values():
+            for at_s, seq, event in node.events:
+                if event.kind in kinds:
+                    yield node, at_s, seq, event
+
+    @cached_property
+    def events_of(self) -> dict[tuple[str, str, int], list[tuple[float, int, Event]]]:
+        """By instance and run."""
+        found: dict[tuple[str, str, int], list[tuple[float, int, Event]]] = defaultdict(list)
+        for node in self.nodes.values():
+            for at_s, seq, event in node.events:
+                found[node.name, event.job, event.slot].append((at_s, seq, event))
+        return found
+
+    def slot_s(self, slot: int) -> float:
+        return (slot - self.sim.world.start_ms) / 1000
+
+    def specs(self, node: Node, job: str) -> list[Spec]:
+        return [version.spec for version in node.life.specs if version.spec.name == job]
+
+    def slowest_beat_s(self, node: Node, job: str) -> float:
+        return max((spec.heartbeat_ms for spec in self.specs(node, job)), default=0) / 1000
+
+    def longest_spread_s(self, node: Node, job: str) -> float:
+        """How long after a lease's end a backup may look."""
+        return max((max(spec.lease_ms / 50, 50) for spec in self.specs(node, job)), default=0) / 1000
+
+    def steady(self, node: Node, job: str, since_s: float, until_s: float) -> bool:
+        """Whether the instance was up, not frozen, and had the same version of the job all the time."""
+        life = node.life
+        if not life.began_s <= since_s or life.gone_s <= until_s or frozen(node, since_s, until_s):
+            return False
+        return any(
+            version.spec.name == job and version.span.since_s <= since_s and until_s < version.span.until_s
+            for version in life.specs
+        )
+
+    def well(self, node: Node, job: str, since_s: float, until_s: float) -> bool:
+        """Steady, and able to reach a store that answers."""
+        spans = (*node.life.troubles, *self.sim.store_troubles)
+        reaches = all(span.until_s < since_s or span.since_s > until_s for span in spans)
+        return reaches and self.steady(node, job, since_s, until_s)
+
+    def clock_right(self, node: Node, until_s: float) -> bool:
+        """Whether its wall clock was never wrong until then."""
+        return all(ahead_s == 0 for at_s, ahead_s in node.life.clock if at_s <= until_s)
+
+    def executes(self, node: Node, job: str, slot: int, since_s: float, until_s: float) -> bool:
+        """Whether a handler was in the way of checking the run: its own, or one that outlived its timeout."""
+        return any(
+            began_s <= until_s and ended_s >= since_s
+            for its_slot, began_s, ended_s, one in self.occupied.get((node.name, job), ())
+            if its_slot == slot or (one is not None and self.timed_out(one))
+        )
+
+    @cached_property
+    def occupied(self) -> dict[tuple[str, str], list[tuple[int, float, float, Execution | None]]]:
+        """By instance and job: from each win until its handler had ended and that was stored, if it was to be."""
+        found: dict[tuple[str, str], list[tuple[int, float, float, Execution | None]]] = defaultdict(list)
+        for call in self.calls:
+            if call.name == "claim" and call.answered and call.answer.outcome == "won":
+                one = self.executed.get(call.token)
+                ends = [end.ended_s for end in self.of_token(call.token, "release", "finish")]
+                ended_s = max((NEVER if end is None else end for end in ends), default=NEVER if one is None else 0.0)
+                if one is not None:
+                    ended_s = max(ended_s, NEVER if one.ended_s is None else one.ended_s)
+                found[call.who, call.job].append((call.slot, call.ended_s or 0.0, ended_s, one))
+        return found
+
+    def asks_why(self, call: Call) -> bool:
+        """Whether it is, or may be, a holder's question why it lost the run, which changes nothing."""
+        return (
+            call.request.mode == "takeover"
+            and call.request.after == 0
+            and any(
+                slot == call.slot and won_s <= call.sent_s
+                for slot, won_s, _, _ in self.occupied.get((call.who, call.job), ())
+            )
+        )
+
+    def timed_out(self, one: Execution) -> bool:
+        ended_s = NEVER if one.ended_s is None else one.ended_s
+        return any(
+            spec.timeout_ms is not None and ended_s >= one.began_s + spec.timeout_ms / 1000 - 0.001
+            for spec in self.specs(self.nodes[one.who], one.job)
+        )
+
+    def end_s(self, one: Execution) -> float:
+        """When it had ended, or its instance was killed."""
+        node = self.nodes[one.who]
+        crashed_s = node.life.gone_s if node.life.stop_s is None else NEVER
+        return min(NEVER if one.ended_s is None else one.ended_s, crashed_s, self.sim.end_s)
+
+    def free_until_s(self, one: Execution) -> float:
+        """Until when it believed that it may go on."""
+        return min(NEVER if one.told_s is None else one.told_s, self.end_s(one))
+
+
+def frozen(node: Node, since_s: float, until_s: float) -> bool:
+    return any(span.since_s <= until_s and since_s <= span.until_s for span in node.life.frozen)
+
+
+def frozen_s(node: Node, since_s: float, until_s: float) -> float:
+    """How much of the time it was frozen."""
+    return sum(max(0.0, min(span.until_s, until_s) - max(span.since_s, since_s)) for span in node.life.frozen)
+
+
+def thawed_by(node: Node, lapse_s: float, end_s: float) -> bool:
+    """Whether it was frozen when something was due, and did it as soon as it was not."""
+    return any(span.since_s <= lapse_s and end_s <= span.until_s + 0.001 for span in node.life.frozen)
+
+
+def told_before_end(one: Execution) -> bool:
+    """Whether it was told to stop while it executed."""
+    return one.told_s is not None and (one.ended_s is None or one.told_s <= one.ended_s)
