@@ -122,6 +122,14 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def simulate(session: nox.Session) -> None:
+    """Run the instance on virtual time through seeded faults; ``-- --seeds 10000``, ``-- --broken``, ``-- --help``."""
+    session.install("-e", "./core")
+    session.chdir("tests")
+    session.run("python", "-m", "simulation", *session.posargs)
+
+
+@nox.session
 def certificates(session: nox.Session) -> None:
     """Certify the backends of this repository anew and keep their certificates; arguments are targets."""
     install_all(session, *TESTING)
