@@ -319,14 +319,14 @@ def _taken_up(history: History, node: Node, call: Call, run: object) -> Iterator
 @invariant("instance-catch-up")
 def the_latest_slot_is_caught_up(history: History) -> Iterator[Found]:
     """At the start, if it was due less than ``catch_up`` ago and nobody has it; and only that one."""
+    caught: dict[tuple[str, str, float], set[int]] = defaultdict(set)
+    for call in _firsts(history):
+        if call.request.mode == "catch-up":
+            slots = caught[call.who, call.job, _arrived_s(history.nodes[call.who], call.job, call.sent_s)]
+            slots.add(call.slot)
+            if len(slots) > 1:
+                yield Found(call.sent_s, f"{call.who} catches up a backlog", call.job, call.slot)
     for node in history.nodes.values():
-        caught: dict[tuple[str, float], set[int]] = defaultdict(set)
-        for call in node.link.calls:
-            if call.name == "claim" and call.request.mode == "catch-up":
-                slots = caught[call.job, _arrived_s(node, call.job, call.sent_s)]
-                slots.add(call.slot)
-                if len(slots) > 1:
-                    yield Found(call.sent_s, f"{node.name} catches up a backlog", call.job, call.slot)
         for version in node.life.specs:
             yield from _caught_up(history, node, version.spec, version.span.since_s)
 
