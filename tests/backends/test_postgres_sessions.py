@@ -266,13 +266,13 @@ def test_a_connection_that_swallows_packets_is_left_in_time_and_later_all_works(
         port = int(re.search(r":(\d+)/", url)[1])
         async with Proxy.between(HOST, port) as proxy:
             through = re.sub(r":\d+/", f":{proxy.port}/", url)
-            async with PostgresBackend(through, timeout="300ms") as backend:
+            async with PostgresBackend(through, timeout="1s") as backend:
                 await backend.claim(claim())
                 await proxy.silence()
                 calls = [lambda: backend.heartbeat("sync", LONG_AGO, "one"), lambda: backend.claim(claim("x"))]
-                for call in calls * 2:
-                    error = await unavailable_within(0.3, call)
-                    assert "no answer within 300ms" in str(error)
+                for call in calls:
+                    error = await unavailable_within(1, call)
+                    assert "no answer within 1s" in str(error)
                 await proxy.heal()
                 for _ in range(3):
                     assert await backend.heartbeat("sync", LONG_AGO, "one")
@@ -282,7 +282,7 @@ def test_a_connection_that_swallows_packets_is_left_in_time_and_later_all_works(
 
 def test_a_lock_that_is_held_for_good_ends_no_call_late_and_leaves_no_statement_behind(url, sql):
     async def main():
-        async with PostgresBackend(url, timeout="300ms") as backend:
+        async with PostgresBackend(url, timeout="1s") as backend:
             await backend.claim(claim())
             with psycopg.connect(url) as locking:
                 locking.execute("select from tenure.runs for update")
@@ -291,7 +291,7 @@ def test_a_lock_that_is_held_for_good_ends_no_call_late_and_leaves_no_statement_
                     lambda: backend.claim(claim(token="two")),
                     lambda: backend.finish("sync", LONG_AGO, "one", "success"),
                 ):
-                    await unavailable_within(0.3, call)
+                    await unavailable_within(1, call)
                 waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock'"
                 await wait_until(lambda: not sql(waiting), "the server has given up, too")
                 locking.rollback()
@@ -323,7 +323,7 @@ def test_cancelled_calls_leave_the_backend_usable_and_no_connection_behind(url, 
 
 def test_leaving_amid_calls_answers_them_or_fails_them(url):
     async def main():
-        backend = await PostgresBackend(url, timeout="500ms").__aenter__()
+        backend = await PostgresBackend(url, timeout="2s").__aenter__()
         with psycopg.connect(url) as locking:
             await backend.claim(claim())
             locking.execute("select from tenure.jobs for update")
@@ -331,7 +331,7 @@ def test_leaving_amid_calls_answers_them_or_fails_them(url):
             await asyncio.sleep(0.05)
             started = time.monotonic()
             await backend.__aexit__(None, None, None)
-            assert time.monotonic() - started < 0.5 + TICK_S
+            assert time.monotonic() - started < 2 + TICK_S
             told = await asyncio.gather(*calls, return_exceptions=True)
             assert all(isinstance(each, BackendError) for each in told)
         with pytest.raises(BackendClosed):
