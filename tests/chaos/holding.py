@@ -98,6 +98,9 @@ def _why_silent(story: Story, older: Attempt, at: float) -> Iterator[Finding]:
     if story.away(begin, at):
         yield Excused(rule, at, "the store was away or slow")
         return
+    if story.fails(older.instance, begin, at):
+        yield Excused(rule, at, "calls of its holder failed, which must have a cause of its own")
+        return
     if story.stall_ms(older.instance, begin, at) > _PART * story.settings.lease_ms:
         yield Excused(rule, at, "the machine stalled its holder for a good part of its lease")
         return

@@ -13,8 +13,8 @@ _MORE_FILES = 8
 """What a driver's library keeps for the process once it was used."""
 _MOST_THREADS = 120
 _MOST_FILES = 120
-_MOST_TASKS = 2_000
-"""While the store is away each record waits to be saved, for a minute."""
+_MOST_TASKS = 5_000
+"""While the store is away each record waits to be saved, for a minute, and each run is watched."""
 
 
 @check("errors-unavailable")

@@ -178,6 +178,18 @@ class Story:
                 found[note.instance].append(Span(note.at - note.more["ms"], note.at))
         return dict(found)
 
+    def fails(self, instance: str, begin: float, end: float) -> bool:
+        """Whether calls of the instance failed between; that this has a cause is checked by itself."""
+        return any(begin <= at <= end for at in self._failed.get(instance, ()))
+
+    @cached_property
+    def _failed(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = defaultdict(list)
+        for note in self.evidence.notes:
+            if note.kind == "error":
+                found[note.instance].append(note.at)
+        return dict(found)
+
     def away(self, begin: float, end: float) -> bool:
         """Whether the store was away or slow at any moment between."""
         return any(span.meets(begin, end) for span in self.evidence.away)

@@ -368,8 +368,8 @@ def test_what_is_left_behind_is_found(forge, what, many):
 
 
 def test_what_grows_without_bound_is_found(forge):
-    forge.notes.append(Note(20_000, "a1", "sample", more={"threads": 3, "files": 6, "tasks": 4_000}))
-    the_only(forge, "instance-stop-order", "4000 tasks")
+    forge.notes.append(Note(20_000, "a1", "sample", more={"threads": 3, "files": 6, "tasks": 9_000}))
+    the_only(forge, "instance-stop-order", "9000 tasks")
 
 
 def test_what_is_said_to_stderr_is_found(forge):
