@@ -185,6 +185,13 @@ def test_a_takeover_from_who_stalled_is_excused(forge):
     assert forge.violations() == []
 
 
+def test_a_takeover_from_who_could_not_call_is_excused_and_its_error_needs_a_cause(forge):
+    forge.attempt("a1", 10_010, 10_900, status="interrupted")
+    forge.attempt("b1", 12_500, 13_000, number=2)
+    forge.note(11_500, "a1", "error", 0, call="heartbeat", type="BackendUnavailable", error="no answer within 5s")
+    the_only(forge, "errors-unavailable", "without a cause")
+
+
 # Fences
 
 
