@@ -294,13 +294,27 @@ def test_a_heartbeat_revives_a_run_that_nobody_took(server, namespace):
 
 
 def test_the_own_token_is_not_believed_to_be_alive_from_memory(server, namespace):
-    """Its lease ran out and a newer run started; what was known before would say `won`."""
+    """Its lease ran out beside a newer run of the same instance, and nothing else changed."""
+
+    async def scenario(a, b):
+        assert (await a.claim(claim(overlap="allow"))).outcome == "won"
+        assert (await a.claim(claim(SLOT + 1, "two", overlap="allow"))).outcome == "won"
+        await asyncio.to_thread(server.delete, Layout("tenure", namespace).job("job").live(0))
+        assert (await a.claim(claim())).status == "superseded"
+
+    run(server, namespace, scenario)
+
+
+def test_who_else_is_alive_is_not_known_from_an_own_change(server, namespace):
+    """Two calls at once: the change of the first one says nothing of a lease that ran out before."""
 
     async def scenario(a, b):
         assert (await a.claim(claim(overlap="allow"))).outcome == "won"
         await asyncio.to_thread(end_leases, server, namespace)
-        assert (await b.claim(claim(SLOT + 1, "two", overlap="allow"))).outcome == "won"
-        assert (await a.claim(claim())).status == "superseded"
+        other, taken = await asyncio.gather(
+            a.claim(claim(SLOT + 1, "two", overlap="allow")), a.claim(takeover("three", overlap="allow"))
+        )
+        assert (other.outcome, taken.outcome, taken.attempt) == ("won", "won", 2)
 
     run(server, namespace, scenario)
 
