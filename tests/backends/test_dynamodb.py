@@ -5,9 +5,10 @@ import json
 import os
 import random
 import re
+import socketserver
 import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from email.utils import formatdate
 from http.client import HTTPConnection
@@ -581,6 +582,87 @@ def test_errors_before_a_reply():
     assert isinstance(translated("place", "jobs", None, refused), BackendUnavailable)
 
 
+@contextmanager
+def answering(reply):
+    """A server that gives this answer to everything."""
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.StreamRequestHandler)
+    server.daemon_threads = True
+
+    def handle(self):
+        while self.rfile.readline() not in (b"", b"\r\n"):
+            pass
+        self.wfile.write(reply)
+
+    server.RequestHandlerClass = type("Handler", (socketserver.StreamRequestHandler,), {"handle": handle})
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def reply_of(status, kind, body, *headers):
+    lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {len(body)}", f"Content-Type: {kind}", *headers]
+    return "\r\n".join([*lines, "Connection: close", "", body]).encode()
+
+
+DATE = f"Date: {formatdate(usegmt=True)}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (reply_of(200, "text/html", "<p>It works!</p>", DATE), BackendMisconfigured),
+        (reply_of(404, "text/html", "<p>Not found</p>", DATE), BackendMisconfigured),
+        (reply_of(403, "text/html", "<p>No</p>", DATE), BackendMisconfigured),
+        (reply_of(502, "text/html", "<p>Bad gateway</p>"), BackendUnavailable),
+        (reply_of(503, "text/html", "", DATE), BackendUnavailable),
+        (
+            b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n',
+            BackendUnavailable,
+        ),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", BackendUnavailable),
+        (reply_of(200, "application/x-amz-json-1.0", "{}"), BackendMisconfigured),
+    ],
+    ids=["a web server", "its 404", "a 403", "a gateway", "an outage", "a cut chunk", "another protocol", "no date"],
+)
+def test_what_answers_otherwise_is_never_believed(reply, kind):
+    async def main(endpoint):
+        async with connect(f"dynamodb://key:secret@local/jobs?endpoint={endpoint}", clock=StoreClock()):
+            pass
+
+    with answering(reply) as endpoint, pytest.raises(BackendError) as caught:
+        asyncio.run(main(endpoint))
+    assert type(caught.value) is kind, caught.value
+    assert caught.value.__cause__ is not None
+
+
+def test_jobs_that_a_throttled_table_leaves_out_are_asked_for_again(dynamodb_server, monkeypatch):
+    request = store.Table._request
+    left_out = []
+
+    def throttled(self, method, **arguments):
+        asked = arguments.get("RequestItems", {}).get("tenure", {})
+        if method != "batch_get_item" or len(asked["Keys"]) == 1:
+            return request(self, method, **arguments)
+        left_out.append(asked["Keys"][1:])
+        arguments["RequestItems"] = {"tenure": {**asked, "Keys": asked["Keys"][:1]}}
+        return {**request(self, method, **arguments), "UnprocessedKeys": {"tenure": {"Keys": asked["Keys"][1:]}}}
+
+    async def scenario(backend):
+        for job in ("a", "b", "c"):
+            await backend.claim(claim(job))
+        monkeypatch.setattr(store.Table, "_request", throttled)
+        assert [run.job for run in (await backend.active(["a", "b", "c"])).runs] == ["a", "b", "c"]
+        monkeypatch.setattr(time, "monotonic", lambda: float("inf"))
+        with pytest.raises(BackendUnavailable, match="jobs were not read"):
+            backend._service.store._table.get_all([keys.state("n", job) for job in "ab"], 0)
+
+    running(scenario, dynamodb_server)
+    assert len(left_out) == 3
+
+
 def test_a_table_that_is_missing_is_not_made_unless_told_to(server):
     async def enter(query):
         async with connect(server.url("missing-table", query), clock=server.clock):
@@ -693,7 +775,7 @@ def test_each_of_its_actions_is_needed_and_told_where_it_is_missing(guarded, mot
 def test_making_the_table_needs_what_its_error_says(guarded, moto_server):
     table = f"made-{new_token()}"
     query = "create=true&timeout=20s"
-    with pytest.raises(BackendMisconfigured, match="not authorized"):
+    with pytest.raises(BackendMisconfigured, match=r"(?s)not authorized.*CreateTable"):
         asyncio.run(every_call(guarded(policy(table, REGION), table, query), moto_server.clock))
     both = policy(table, REGION, (*TABLE_ACTIONS, *CREATE_ACTIONS))
     asyncio.run(every_call(guarded(both, table, query), moto_server.clock))
@@ -733,6 +815,7 @@ def test_the_keys_of_a_url_are_the_client_s(dynamodb_server):
         ("dynamodb://eu-west-1/a/b", "no name of a table"),
         ("dynamodb://key@eu-west-1/jobs", "both keys"),
         ("dynamodb://eu-west-1/jobs?endpoint=localhost:8000", "endpoint"),
+        ("dynamodb://localhost:8000/jobs", r"no region; a server is named by its endpoint"),
         ("dynamodb://eu-west-1/jobs?retries=3", "unknown option 'retries'"),
         ("dynamodb://eu-west-1/jobs?create=maybe", "neither true nor false"),
     ],

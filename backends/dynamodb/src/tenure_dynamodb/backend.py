@@ -46,6 +46,7 @@ _OPTIONS: Readers = {
     "keep_for": str,
     "clock_error": str,
 }
+_REGION = re.compile(r"[a-z0-9-]+")
 _TABLE = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 _LEAST_CLOCK_ERROR_MS = 120
 _KEEPING_S = 5.0
@@ -74,9 +75,14 @@ def from_url(
     if at and not (key and secret):
         raise InvalidUrl(f"{hide_secrets(url)}: write both keys, key:secret@region, or none; none is better")
     given = url_options(url, options, _OPTIONS)
+    if region and not _REGION.fullmatch(region):
+        raise InvalidUrl(
+            f"{hide_secrets(url)}: {region!r} is no region; a server is named by its endpoint, as in"
+            ' "dynamodb://key:secret@local/tenure?endpoint=http://127.0.0.1:8000"'
+        )
     return DynamoBackend(
         table,
-        region=unquote(region) or None,
+        region=region or None,
         access_key=unquote(key) if at else None,
         secret_key=unquote(secret) if at else None,
         namespace=namespace,

@@ -1,5 +1,6 @@
 """boto3, as tenure needs it: a client that never tries again by itself, and that signs by the store's clock."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -69,10 +70,21 @@ def _check_whole(response_dict: Any, **_: Any) -> None:
     """Refuse a reply that was cut: botocore would take it for one that says nothing, an item for no item."""
     headers, body = response_dict["headers"], response_dict["body"]
     length, checksum = headers.get("content-length", ""), headers.get("x-amz-crc32")
-    if not (length.isdigit() and int(length) == len(body)) and headers.get("transfer-encoding") != "chunked":
+    if headers.get("transfer-encoding") == "chunked":
+        _check_json(body)
+    elif not length.isdigit() or int(length) != len(body):
         raise CutReply(f"{len(body)} bytes came of a reply of {length or 'unknown'} bytes")
     if checksum and not headers.get("content-encoding") and checksum != str(crc32(body)):
         raise CutReply("the checksum of the reply is another")
+    if response_dict["status_code"] < 300 and "json" not in headers.get("content-type", ""):
+        raise ValueError("a reply that is no JSON")
+
+
+def _check_json(body: bytes) -> None:
+    try:
+        json.loads(body)
+    except ValueError as exc:
+        raise CutReply("a reply that ends before its end") from exc
 
 
 def new_client(account: Account, timeout_ms: int, clock: StoreClock) -> Any:

@@ -72,7 +72,10 @@ def _of_a_reply(place: str, table: str, region: str | None, exc: Any) -> Backend
     if "ExpiredToken" in code or code in ("UnrecognizedClientException", "InvalidSignatureException"):
         return BackendMisconfigured(f"{told}; give credentials that are valid in this region")
     if code.startswith("AccessDenied") or status in (401, 403):
-        return BackendMisconfigured(f"{told}; allow {policy(table, region)}")
+        making = getattr(exc, "operation_name", "") in CREATE_ACTIONS
+        return BackendMisconfigured(
+            f"{told}; allow {policy(table, region, CREATE_ACTIONS if making else TABLE_ACTIONS)}"
+        )
     if code in BUSY or status >= 500 or status == 429:
         return BackendUnavailable(told)
     if code == "ValidationException":

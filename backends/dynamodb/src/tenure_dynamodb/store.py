@@ -121,7 +121,7 @@ class Store:
         """Those jobs that there are, and a moment before they were read; at most ``MOST_JOBS``."""
         while True:
             moment = self.moment(deadline)
-            items = self._table.get_all([keys.state(self._settings.namespace, job) for job in jobs])
+            items = self._table.get_all([keys.state(self._settings.namespace, job) for job in jobs], deadline)
             states = {keys.job_of(found["pk"]["S"]): item.decode(found).state for found in items}
             if self._table.clock.epoch == moment.epoch:
                 return moment, states
@@ -155,9 +155,7 @@ class Store:
 
     def moment(self, deadline: float) -> Moment:
         """The store's clock now, as exactly as it was promised; mostly it is known, sometimes it is looked at first."""
-        if time.monotonic() > deadline:
-            why = "no answer in time; others change the job all the while"
-            raise unavailable(self._table.place, why, TimeoutError("the deadline is over"))
+        self._table.check_time(deadline, "others change the job all the while")
         clock, most_ms = self._table.clock, self._settings.clock_error_ms
         moment = clock.moment()
         if moment.doubt_ms <= most_ms:

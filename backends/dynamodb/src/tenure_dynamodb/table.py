@@ -1,7 +1,9 @@
 """Requests to the table: sent once, and the clock learns from the Date of each reply."""
 
+import random
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tenure.errors import BackendError, BackendMisconfigured
@@ -17,6 +19,7 @@ BATCH_WRITE = 25
 """What DynamoDB takes in one request."""
 TTL = "expires"
 CREATE_STEP_S = 0.1
+UNPROCESSED_PAUSE_S = 0.05
 
 
 class Refused(Exception):
@@ -51,16 +54,24 @@ class Table:
         item: Item | None = self._send("get_item", Key=key, ConsistentRead=True).get("Item")
         return item
 
-    def get_all(self, keys: Sequence[Key]) -> list[Item]:
-        """Those items that there are, in any order; as many keys as DynamoDB takes, or more."""
+    def get_all(self, keys: Sequence[Key], deadline: float) -> list[Item]:
+        """Those items that there are, in any order; at most ``BATCH_READ`` keys."""
         found: list[Item] = []
         left = list(keys)
         while left:
-            asked, left = left[:BATCH_READ], left[BATCH_READ:]
-            reply = self._request("batch_get_item", RequestItems={self.name: {"Keys": asked, "ConsistentRead": True}})
+            request = {self.name: {"Keys": left, "ConsistentRead": True}}
+            reply = self._request("batch_get_item", RequestItems=request)
             found += reply["Responses"].get(self.name, [])
-            left += reply.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            left = reply.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            if left:  # more than a request may carry, or throttled
+                time.sleep(random.uniform(0, UNPROCESSED_PAUSE_S))
+                self.check_time(deadline, f"{len(left)} of {len(keys)} jobs were not read")
         return found
+
+    def check_time(self, deadline: float, why: str) -> None:
+        """Raise BackendUnavailable once the deadline is over."""
+        if time.monotonic() > deadline:
+            raise unavailable(self.place, f"no answer in time; {why}", TimeoutError("the deadline is over"))
 
     def update(self, key: Key, **update: Any) -> None:
         """A conditional update; Refused where the condition does not hold."""
@@ -136,7 +147,8 @@ class Table:
         except Exception as exc:  # botocore and urllib3 raise errors of many kinds
             response = getattr(exc, "response", None)
             if isinstance(response, dict):
-                self._learn(sent, response)
+                with suppress(BackendMisconfigured):  # a refusal says more than that it has no Date
+                    self._learn(sent, response)
             if code_of(exc) == "ConditionalCheckFailedException":
                 raise Refused(response.get("Item") if response else None) from None
             raise translated(self.place, self.name, self.region, exc) from exc
