@@ -154,6 +154,7 @@ def benchmarks(session: nox.Session) -> None:
         "redis",
         "postgres",
         "mongo",
+        "dynamodb",
         "etcd",
     ]:
         session.run("python", f"tests/benchmarks/bench_{name}.py")

@@ -132,7 +132,7 @@ def test_the_backends_of_the_readme_are_those_there_are():
 
 
 def test_the_readme_leads_to_each_certificate():
-    led_to = set(re.findall(r"\(conformance/certificates/(\w+)/report\.html\)", text("README.md")))
+    led_to = set(re.findall(r"\(conformance/certificates/([\w-]+)/report\.html\)", text("README.md")))
     there = {path.parent.name for path in ROOT.glob("conformance/certificates/*/certificate.json")}
     assert led_to == there
 
