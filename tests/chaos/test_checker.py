@@ -384,6 +384,14 @@ def test_what_is_said_to_stderr_is_found(forge):
     the_only(forge, "instance-listener", "never retrieved")
 
 
+def test_what_a_driver_says_of_itself_is_excused_and_nothing_beside_it(forge):
+    known = "MongoClient background task encountered an error:\nTraceback (most recent call last):\n  File"
+    forge.life("a1", said=known)
+    assert forge.violations() == []
+    forge.life("a1", said=f"{known}\nTask exception was never retrieved")
+    the_only(forge, "instance-listener", "never retrieved")
+
+
 # The report
 
 
