@@ -21,7 +21,7 @@ _HEAD = re.compile(r"in callback|an error:|never retrieved|never awaited|was des
 """A line that begins a report."""
 _KNOWN = {
     "PollerCompletionQueue._handle_events": "grpc.aio had an answer for the loop of a start that had failed",
-    "MongoClient background task encountered an error": "pymongo logged that a cursor could not be ended without a server",
+    "MongoClient background task encountered an error": "pymongo logged that a cursor outlived its server",
 }
 """What libraries of drivers say of themselves, which is not for tenure to unsay."""
 

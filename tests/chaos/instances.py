@@ -119,7 +119,7 @@ class Instance:
 
     def lived(self) -> Life:
         """Its life, now that it is over."""
-        return replace(self.life, harms=tuple(self.harms), said=self.errors.read_text(errors="replace")[-4_000:])
+        return replace(self.life, harms=tuple(self.harms), said=self.errors.read_text(errors="replace")[-20_000:])
 
     def _ended(self, how: Any, code: int | None = None) -> None:
         if self.life.end == NEVER:
