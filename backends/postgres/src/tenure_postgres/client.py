@@ -37,8 +37,12 @@ class Client:
         self._pid = os.getpid()
         self._listening: set[asyncio.Task[None]] = set()
         self._convoy: Convoy[Query | Work, Any] = Convoy(
-            self._send, timeout_ms=timeout_ms, lanes=lanes, silent=self._silent
+            self._send, timeout_ms=timeout_ms, lanes=max(lanes - 1, 1), silent=self._silent
         )
+        self._under_way = 0
+        self._alone = asyncio.Lock()
+        self._express = lanes > 1
+        """Whether one of the connections is kept for calls that travel alone."""
 
     def check(self) -> None:
         """Refuse a use from elsewhere, where the connections do not work or are another's."""
@@ -50,7 +54,35 @@ class Client:
     async def ask(self, request: Query | Work) -> Any:
         """The request's result; its own error, its connection's, or BackendUnavailable after the timeout."""
         self.check()
-        return await self._convoy.ask(request)
+        self._under_way += 1
+        try:
+            if isinstance(request, Query) and (session := self._for_one_alone()) is not None:
+                async with self._alone:
+                    return await self._asked_alone(session, request)
+            return await self._convoy.ask(request)
+        finally:
+            self._under_way -= 1
+
+    def _for_one_alone(self) -> Session | None:
+        return self.connections.idle() if self._express and self._under_way == 1 else None
+
+    async def _asked_alone(self, session: Session, query: Query) -> Any:
+        """A lone call needs no convoy and no task of its own, which would be a quarter of its time."""
+        timer = self._loop.call_later(self._timeout_ms / 1_000, session.give_up)
+        try:
+            (outcome,) = await _carried(session, [query])
+        except TimeoutError as exc:
+            await session.close()
+            raise self._silent() from exc
+        except BaseException:
+            await session.close()
+            raise
+        finally:
+            timer.cancel()
+            await self.connections.give(session)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def listen(self, channel: str, jobs: Collection[str], hint: Hint) -> "asyncio.Task[None]":
         """Pass hints of the jobs on, until it is cancelled or this is closed."""
@@ -66,6 +98,7 @@ class Client:
             for listening in self._listening:
                 listening.cancel()
             await self._convoy.aclose()
+            await self._alone.acquire()  # what travels alone is waited for, too
             await self.connections.close()
 
     async def _send(self, requests: list[Query | Work]) -> Sequence[Any]:

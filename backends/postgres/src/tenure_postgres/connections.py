@@ -22,6 +22,9 @@ class Connections(Protocol):
     async def take(self) -> Session:
         """A session that is idle."""
 
+    def idle(self) -> Session | None:
+        """A session that can be had without waiting, None if there is none."""
+
     async def give(self, session: Session) -> None:
         """Have it back, or close it if it was closed or is broken."""
 
@@ -58,6 +61,10 @@ class OwnConnections:
                 return session
             await session.close()
         return await self._connected()
+
+    def idle(self) -> Session | None:
+        """See Connections."""
+        return self._idle.pop() if self._idle and self._idle[-1].usable else None
 
     async def give(self, session: Session) -> None:
         """See Connections."""
@@ -104,6 +111,10 @@ class PoolConnections:
             await connection.close()
             await self._pool.putconn(connection)
             raise
+
+    def idle(self) -> Session | None:
+        """See Connections; a pool is always waited for."""
+        return None
 
     async def give(self, session: Session) -> None:
         """See Connections."""

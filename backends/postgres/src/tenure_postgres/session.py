@@ -48,6 +48,8 @@ class Session:
         self.settled = settled
         self.prepares = prepares
         self.pooled = False
+        self._wake: asyncio.Future[None] | None = None
+        self._given_up = False
         self._prepared: set[bytes] = set()
         self._poll = select.poll()
         self._poll.register(self.pgconn.socket, select.POLLIN)
@@ -60,6 +62,12 @@ class Session:
     async def close(self) -> None:
         """Close the socket at once, whatever is under way."""
         await self.connection.close()
+
+    def give_up(self) -> None:
+        """Let what is waited for raise TimeoutError; the session must be closed then."""
+        self._given_up = True
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
     async def ask(self, queries: Sequence[Query], *, inside: bool = False) -> list[Outcome]:
         """Send all of them at once; the outcome of each, its own error or that of the connection included.
@@ -86,7 +94,7 @@ class Session:
     async def notified(self, patience_s: float) -> list[str]:
         """What was notified since the last time, or is next; nothing if that takes longer than ``patience_s``."""
         if not (payloads := self._notifies()):
-            with _Readiness(self.pgconn) as ready, suppress(TimeoutError):
+            with _Readiness(self) as ready, suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await ready.input()
             payloads = self._notifies()
@@ -136,7 +144,7 @@ class Session:
 
     async def _receive(self, outcomes: list[Outcome], count: int) -> None:
         last: Outcome | None = None
-        with _Readiness(self.pgconn) as ready:
+        with _Readiness(self) as ready:
             try:
                 while len(outcomes) < count:
                     result = await ready.result()
@@ -151,7 +159,7 @@ class Session:
                 raise
 
     async def _receive_script(self, outcomes: list[Outcome]) -> None:
-        with _Readiness(self.pgconn) as ready:
+        with _Readiness(self) as ready:
             while (result := await ready.result()) is not None:
                 outcomes.append(_outcome(result))
 
@@ -159,11 +167,11 @@ class Session:
 class _Readiness:
     """Waits in the running loop until the server's answer is there."""
 
-    def __init__(self, pgconn: pq.abc.PGconn) -> None:
-        self._pgconn = pgconn
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pgconn = session.pgconn
         self._loop = asyncio.get_running_loop()
-        self._socket = pgconn.socket
-        self._wake: asyncio.Future[None] | None = None
+        self._socket = session.pgconn.socket
         self._writing = False
 
     def __enter__(self) -> "_Readiness":
@@ -195,8 +203,10 @@ class _Readiness:
 
     async def input(self) -> None:
         """Wait until something was sent; psycopg.OperationalError at the connection's end."""
-        self._wake = self._loop.create_future()
-        await self._wake
+        self._session._wake = self._loop.create_future()
+        await self._session._wake
+        if self._session._given_up:
+            raise TimeoutError
         self._pgconn.consume_input()
 
     def _write(self, writing: bool) -> None:
@@ -209,8 +219,9 @@ class _Readiness:
                 self._loop.remove_writer(self._socket)
 
     def _ready(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        wake = self._session._wake
+        if wake is not None and not wake.done():
+            wake.set_result(None)
 
 
 def rows(result: pq.abc.PGresult) -> list[list[bytes | None]]:
