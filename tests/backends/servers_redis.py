@@ -204,6 +204,19 @@ def certificates():
         return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
     def signed(name, key, issuer, issuer_key, *, authority):
+        names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address(HOST))])
+        usage = dict.fromkeys(
+            (
+                "content_commitment",
+                "key_encipherment",
+                "data_encipherment",
+                "key_agreement",
+                "encipher_only",
+                "decipher_only",
+            ),
+            False,
+        )
+        usage |= {"digital_signature": not authority, "key_cert_sign": authority, "crl_sign": authority}
         builder = (
             x509.CertificateBuilder()
             .subject_name(named(name))
@@ -213,10 +226,12 @@ def certificates():
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(x509.KeyUsage(**usage), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
         )
         if not authority:
-            names = [x509.DNSName("localhost"), x509.IPAddress(ip_address(HOST))]
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+            builder = builder.add_extension(names, critical=False)
         return builder.sign(issuer_key, hashes.SHA256())
 
     def written(directory, name, certificate, key):
