@@ -8,6 +8,7 @@ from tenure.model import ActiveRuns, Claim, ClaimResult, Ending, LostAttempt, Ru
 
 from tenure_conformance.bench import Bench
 from tenure_conformance.client import Client
+from tenure_conformance.timing import Uncertain
 
 Window = tuple[int, int]
 
@@ -30,6 +31,7 @@ class Oracle:
     async def claim(self, client: Client, claim: Claim) -> ClaimResult:
         """The claim's answer, which must be the model's."""
         answer = await client.claim(claim)
+        self._check_certain(answer.now_ms)
         state, expected = self.expect(claim, answer)
         self.compare(expected, answer)
         self.state = self._told(state, claim, answer)
@@ -97,6 +99,7 @@ class Oracle:
     async def look(self, client: Client, renewed: dict[int, int] | None = None) -> ActiveRuns:
         """What ``active`` shows, which must be the model's runs; ``renewed``: slots, and when at earliest."""
         active = await client.active(self.job)
+        self._check_certain(active.now_ms)
         for slot, earliest in (renewed or {}).items():
             self._pin(slot, earliest, active)
         expected = decision.active(self.job, self.state, active.now_ms)
@@ -109,6 +112,15 @@ class Oracle:
         ]
         assert list(active.runs) == fits, f"expected {expected}, active shows {active}"
         return active
+
+    def _check_certain(self, now_ms: int) -> None:
+        """Uncertain if a lease is over by the clock, and a store that counts in coarse steps may still end it."""
+        if self.bench.a.capabilities.lease_granularity_ms == 1:
+            return
+        for run in self.state.unfinished:
+            over_ms = now_ms - run.expires_at
+            if run.status == "open" and 0 <= over_ms < self.bench.target.timing.slack_ms:
+                raise Uncertain(f"the lease of {run.slot} ended {over_ms} ms ago, and may still be seen")
 
     def _pin(self, slot: int, earliest: int, active: ActiveRuns) -> None:
         """Take a renewed lease's end from what is seen, if it lies where it must."""
