@@ -21,29 +21,18 @@ GROUP = "tenure.backends"
 Where it has a keyword ``create``, False means that only a store that is there is opened, and nothing is created.
 """
 
-FIRST_PARTY = {
-    "sqlite": 'pip install "tenure[sqlite]"',
-    "redis": 'pip install "tenure[redis]"',
-    "rediss": 'pip install "tenure[redis]"',
-    "redis+unix": 'pip install "tenure[redis]"',
-    "redis+sentinel": 'pip install "tenure[redis]"',
-    "rediss+sentinel": 'pip install "tenure[redis]"',
-    "redis+cluster": 'pip install "tenure[redis]"',
-    "rediss+cluster": 'pip install "tenure[redis]"',
-    "valkey": 'pip install "tenure[redis]"',
-    "valkeys": 'pip install "tenure[redis]"',
-    "valkey+unix": 'pip install "tenure[redis]"',
-    "valkey+sentinel": 'pip install "tenure[redis]"',
-    "valkeys+sentinel": 'pip install "tenure[redis]"',
-    "valkey+cluster": 'pip install "tenure[redis]"',
-    "valkeys+cluster": 'pip install "tenure[redis]"',
-    "postgres": 'pip install "tenure[postgres]"',
-    "postgresql": 'pip install "tenure[postgres]"',
-    "mongodb": 'pip install "tenure[mongo]"',
-    "mongodb+srv": 'pip install "tenure[mongo]"',
-    "dynamodb": 'pip install "tenure[dynamodb]"',
-    "etcd": 'pip install "tenure[etcd]"',
-    "etcds": 'pip install "tenure[etcd]"',
+_REDIS = [f"{name}{how}" for name in ("redis", "rediss", "valkey", "valkeys") for how in ("", "+sentinel", "+cluster")]
+_EXTRAS = {
+    "sqlite": ["sqlite"],
+    "redis": [*_REDIS, "redis+unix", "valkey+unix"],
+    "postgres": ["postgres", "postgresql"],
+    "mongo": ["mongodb", "mongodb+srv"],
+    "dynamodb": ["dynamodb"],
+    "etcd": ["etcd", "etcds"],
+}
+"""The schemes that each extra brings."""
+
+FIRST_PARTY = {scheme: f'pip install "tenure[{extra}]"' for extra, schemes in _EXTRAS.items() for scheme in schemes} | {
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
