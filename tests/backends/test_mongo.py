@@ -340,7 +340,8 @@ def test_majority_and_primary_whatever_the_url_says_and_one_round_trip_each(mong
     told = [next(iter(command)) for command in commands.of_calls()]
     asked = ["claim", "heartbeat", "active", "release", "claim", "finish", "save_result", "results", "claim", "finish"]
     of_call = {"claim": "findAndModify", "active": "find", "results": "find"}
-    assert told == [of_call.get(call, "update") for call in asked]
+    looked_again = ["find"]  # whether the finish that found nothing to end is a repeated one
+    assert told == [of_call.get(call, "update") for call in asked] + looked_again
     for command in commands.of_calls():
         kind = next(iter(command))
         if kind == "find":

@@ -144,8 +144,10 @@ class MongoBackend:
 
     async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
         """See LeaseBackend."""
+        check_run(job, slot, token)
         check_ending(status)
-        return await self._hold(job, slot, token, ["open", "success", "failed"], pipeline.finish(slot, status))
+        link = self._serving()
+        return await link.ask(self._finish(link, self._id(job), slot, token, status))
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
@@ -193,14 +195,26 @@ class MongoBackend:
     async def _claim(self, link: Link, claim: Claim) -> ClaimResult:
         write = pipeline.win(claim)
         for _ in range(AGAIN):
-            now, state = await self._decided(link, claim, write)
+            now, state = await self._written(link, claim, write)
             decided, answer = decision.claim(state, claim, now)
             if decided is state or _stored(state, decided, claim):
                 return answer
             write = _write_of(claim, answer)
         raise BackendUnavailable(f"{self._place}: other claims of job {claim.job!r} came between {AGAIN} times")
 
-    async def _decided(self, link: Link, claim: Claim, write: Pipeline) -> tuple[int, JobState]:
+    async def _finish(self, link: Link, job: Document, slot: int, token: str, status: Ending) -> bool:
+        """Whether the token holds the run; if not, a second look tells a repeated call from one that is refused."""
+        for _ in range(AGAIN):
+            if await link.update(JOBS, q={"_id": job, **pipeline.held(slot, token, "open")}, u=pipeline.finish(status)):
+                return True
+            found = await link.find(JOBS, {"_id": job}, pipeline.run(slot))
+            state = self._state(found[0]) if found else EMPTY
+            decided, held = decision.finish(state, slot, token, status)
+            if decided is state:
+                return held
+        raise BackendUnavailable(f"{self._place}: other calls came between {AGAIN} times")
+
+    async def _written(self, link: Link, claim: Claim, write: Pipeline) -> tuple[int, JobState]:
         """The clock and what the decision depends on, after the write if its conditions were met."""
         command = {
             "findAndModify": JOBS,
@@ -212,7 +226,7 @@ class MongoBackend:
             "writeConcern": MAJORITY,
         }
         for _ in range(AGAIN):
-            found = (await link.command(command))["value"]
+            found: Document | None = (await link.command(command))["value"]
             if found is None:  # no such job, and this claim cannot be its first
                 now, _ = await self._read(link, [])
                 return now, EMPTY

@@ -46,8 +46,8 @@ def no(condition: Expression) -> Expression:
     return {"$not": condition}
 
 
-def text(value: str) -> Expression:
-    """The text itself, also where it begins with a dollar sign."""
+def text(value: str | Document) -> Expression:
+    """The text itself, also where it begins with a dollar sign; or what consists of such texts and numbers."""
     return {"$literal": value}
 
 

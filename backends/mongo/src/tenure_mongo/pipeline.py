@@ -48,6 +48,10 @@ ENDED = {
     "previous": either({"$eq": ["$$this.status", "exhausted"]}, "$$this.previous", "$$REMOVE"),
 }
 """What may still be asked of a run that ended, or is superseded now."""
+FORGOTTEN = ("used", "fence", "holder", "lease_ms", "started_at", "expires_at", "previous")
+"""What is not asked any more of a run that was finished."""
+SOME_UNFINISHED = {"$gt": [{"$max": "$$others.used"}, None]}
+"""Some of ``$$others`` are; those that ended have no such field."""
 TOO_MANY = both(UNFINISHED, {"$lte": ["$$this.slot", "$$crowd"]}, {"$lte": ["$$this.expires_at", NOW]})
 """Under ``allow``: the run is beyond the newest unfinished ones, and its lease is over."""
 
@@ -98,9 +102,14 @@ def heartbeat(slot: int) -> Pipeline:
     return _with_run(slot, _renewed("$$this.lease_ms"))
 
 
-def finish(slot: int, status: Ending) -> Pipeline:
-    """The run, ended; the first status stays."""
-    return _with_run(slot, _if_open(changed("$$this", "expires_at", status=status)))
+def finish(status: Ending) -> Document:
+    """The run that the filter found, ended, with what may still be asked of it; no pipeline costs as little."""
+    return {"$set": {"runs.$.status": status}, "$unset": {f"runs.$.{name}": "" for name in FORGOTTEN}}
+
+
+def run(slot: int) -> Document:
+    """A projection: the run of a job."""
+    return {"_id": 0, "fence": 1, "floor": 1, "runs": where({"$eq": ["$$this.slot", slot]}, of="$runs")}
 
 
 def release(slot: int) -> Pipeline:
@@ -174,20 +183,24 @@ def _way_is_free(claim: Claim) -> Expression:
 
 def _with_won(claim: Claim, *, others: Expression, used: Expression, lost: list[Expression]) -> Expression:
     """The document with the run won, others superseded, and what is too much of them dropped."""
-    run = {
+    superseded = every(_lost("$$this"), of=where(_superseded(claim), of="$$others"))
+    told = {
         "slot": claim.slot,
         "attempt": min(claim.after, LARGEST) + 1,
+        "token": claim.token,
+        "holder": claim.instance,
+        "lease_ms": claim.lease_ms,
+        "status": "open",
+    }
+    decided = {
         "used": used,
         "fence": "$$fence",
-        "token": text(claim.token),
-        "holder": text(claim.instance),
-        "lease_ms": claim.lease_ms,
         "started_at": NOW,
         "expires_at": {"$add": [NOW, claim.lease_ms]},
-        "status": "open",
-        "previous": {"$concatArrays": [lost, every(_lost("$$this"), of=where(_superseded(claim), of="$$others"))]},
+        "previous": either(SOME_UNFINISHED, {"$concatArrays": [lost, superseded]}, lost),
     }
-    kept = _alone(run) if claim.overlap == "skip" else _among_others(run)
+    run = {"$mergeObjects": [text(told), decided]}
+    kept = _alone(run) if claim.overlap == "skip" else _among_others(run, claim.slot)
     fence = {"$max": [{"$add": ["$fence", 1]}, {"$toLong": NOW}]}
     return let(kept, others=others, fence=fence)
 
@@ -200,15 +213,15 @@ def _superseded(claim: Claim) -> Expression:
 def _alone(run: Document) -> Expression:
     """Under ``skip``: all other runs are older, and ended from now on."""
     keep = KEPT_ENDED["skip"]
-    ended = {"$slice": [every(ENDED, of="$$others"), -keep]}
+    ended = {"$slice": [either(SOME_UNFINISHED, every(ENDED, of="$$others"), "$$others"), -keep]}
     return _document({"$concatArrays": [ended, [run]]}, dropped={"$arrayElemAt": ["$$others.slot", -keep - 1]})
 
 
-def _among_others(run: Document) -> Expression:
+def _among_others(run: Document, slot: int) -> Expression:
     """Under ``allow``: unfinished runs stay, unless there are too many."""
     kept = any_of(UNFINISHED, {"$gt": ["$$this.slot", "$$dropped"]})
-    before = where(both(kept, {"$lt": ["$$this.slot", run["slot"]]}), of="$$closed")
-    after = where(both(kept, {"$gt": ["$$this.slot", run["slot"]]}), of="$$closed")
+    before = where(both(kept, {"$lt": ["$$this.slot", slot]}), of="$$closed")
+    after = where(both(kept, {"$gt": ["$$this.slot", slot]}), of="$$closed")
     ended = where(no(UNFINISHED), of="$$closed")
     document = _document({"$concatArrays": [before, [run], after]}, dropped="$$dropped")
     document = let(document, dropped={"$arrayElemAt": [_slots(ended), -KEPT_ENDED["allow"] - 1]})
