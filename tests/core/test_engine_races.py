@@ -1,6 +1,7 @@
 """Races that the simulation found (tests/simulation), each alone."""
 
 import asyncio
+from datetime import timedelta
 
 from tenure.errors import BackendUnavailable
 from tenure.memory import MemoryBackend
@@ -122,3 +123,25 @@ def test_a_job_added_again_while_it_waits_for_recovery_is_recovered_first(world,
     backend.fails = False
     world.run_until(lambda: "scheduled" in backend.asked, within="30s")
     assert backend.asked == ["active", "active", "scheduled"]
+
+
+def test_the_claims_of_a_fast_clock_are_not_sent_all_at_once_when_they_are_due(world, work, jobs):
+    """All of them were early, and wait for the same moment."""
+
+    class Counting(MemoryBackend):
+        on_their_way = most = 0
+
+        async def claim(self, claim):
+            self.on_their_way += 1
+            self.most = max(self.most, self.on_their_way)
+            await asyncio.sleep(0.05)
+            self.on_their_way -= 1
+            return await super().claim(claim)
+
+    backend = Counting(world.store)
+    many = [job for n in range(200) for job in jobs(work, schedule=ONCE, name=f"job{n}")]
+    a = world.start(many, "a", backend=backend, clock_ahead=timedelta(seconds=5))
+    world.advance("20s")
+    assert sum(event.kind == "skip" and event.reason == "early" for event in a.events) == 200
+    assert len(work.executions) == 200
+    assert backend.most == 64

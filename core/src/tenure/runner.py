@@ -1,5 +1,6 @@
 """The life of one run in this instance: claim, hold, execute, end (docs/run-lifecycle.md)."""
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -21,6 +22,8 @@ from tenure.watch import Watches
 _GIVE_UP_LEASES = 10
 """A run that is never too late is claimed for so many leases while the store fails, or until the next slot is due."""
 _MANUAL_TRIES = 5
+_EARLY_WIDTH = 64
+"""So many claims that were early are sent again at once; the jobs of a machine whose clock is fast all were."""
 _TRIES_IN_A_LEASE = 10
 _SAVE_PATIENCE_MS = 60_000
 
@@ -46,6 +49,7 @@ class LeaseRunner:
         self._heartbeats = Heartbeats(calls, instance)
         self._when_ended = self._handler_ended
         self._early: set[str] = set()
+        self._early_turns = asyncio.Semaphore(_EARLY_WIDTH)
         self._ending: set[tuple[str, int]] = set()
         self._warned = False
         self.watches = Watches(calls, executor, instance, self, jobs)
@@ -155,11 +159,12 @@ class LeaseRunner:
         if wait_ms is None or job.name in self._early:
             return
         self._early.add(job.name)
-        stops = await self._instance.pause(wait_ms)
+        await self._instance.pause(wait_ms)
         self._early.discard(job.name)
-        current = self._jobs.get(job.name)
-        if current is not None and not stops:
-            await self.run(current, claim.slot, claim.mode)
+        async with self._early_turns:
+            current = self._jobs.get(job.name)
+            if current is not None and not self._instance.stopping.is_set():
+                await self.run(current, claim.slot, claim.mode)
 
     def _answered(self, job: Job, claim: Claim, answer: Answer) -> None:
         result = answer.result
