@@ -283,24 +283,26 @@ def looks_are_few(history: History) -> Iterator[Found]:
 @invariant("instance-watch-until")
 def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
     """Nothing that was started is left behind while somebody is there."""
-    at_s = history.sim.stop_s
+    quiet_s, at_s = history.sim.quiet_from_s, history.sim.stop_s - EPS_S  # just before everyone is stopped
     for (job, slot), tenures in history.runs.items():
         last = tenures[-1]
-        if last.status not in ("open", "released") and last.over_s <= at_s:
+        if last.won.at_s > at_s or (last.status not in ("open", "released") and last.over_s <= at_s):
             continue
-        lapse_s = min(max(until for _, until in last.spans), last.over_s)
-        backups = [node for node in history.nodes.values() if history.well(node, job, last.won.at_s, at_s)]
-        if last.won.at_s > at_s or not backups or _replaced(history, job, slot, at_s):
+        backups = [node for node in history.nodes.values() if history.well(node, job, quiet_s + EPS_S, at_s)]
+        fresh = any(node.life.began_s >= quiet_s - EPS_S for node in backups)  # it has asked what is unfinished
+        if not fresh or _replaced(history, job, slot, at_s):
             continue
-        patience_s = max(
-            2 * history.slowest_beat_s(node, job) + history.longest_spread_s(node, job) for node in backups
-        )
-        patience_s += 4 * history.network.timeout_ms / 1000 + 1
-        if not history.network.reliable:
-            patience_s += 10
-        if lapse_s + patience_s < at_s and not _in_the_way(history, job, slot, lapse_s, at_s):
-            text = f"attempt {last.won.attempt} was over at {lapse_s:.3f}, and nobody ended the run"
-            yield Found(lapse_s + patience_s, text, job, slot)
+        lapse_s = max(quiet_s + EPS_S, min(max(until for _, until in last.spans), last.over_s))
+        due_s = lapse_s + _patience_s(history, backups, job)
+        if due_s < at_s and not _in_the_way(history, job, slot, lapse_s, at_s):
+            text = f"attempt {last.won.attempt} was over by {lapse_s:.3f}, and nobody ended the run"
+            yield Found(due_s, text, job, slot)
+
+
+def _patience_s(history: History, backups: list[Node], job: str) -> float:
+    """How long a lease may be over before somebody in good health has seen to the run."""
+    looks_s = max(2 * history.slowest_beat_s(node, job) + history.longest_spread_s(node, job) for node in backups)
+    return looks_s + 1 + history.network.timeout_ms / 1000 * (1 if history.network.reliable else 3)
 
 
 def _replaced(history: History, job: str, slot: int, at_s: float) -> bool:
@@ -313,16 +315,16 @@ def _replaced(history: History, job: str, slot: int, at_s: float) -> bool:
 
 
 def _in_the_way(history: History, job: str, slot: int, since_s: float, until_s: float) -> bool:
-    """Whether another run of the job was live, or a handler that nobody may pass still executed."""
-    live = any(
-        other.won.job == job
-        and other.won.slot != slot
-        and any(since <= until_s and until >= since_s for since, until in other.spans)
+    """Whether, under skip, another run of the job is live, or a handler that nobody may pass still executed."""
+    skip = any(spec.overlap == "skip" for node in history.nodes.values() for spec in history.specs(node, job))
+    if skip and any(
+        other.live(until_s - EPS_S)
         for other in history.tenures.values()
-    )
-    executes = all(
+        if other.won.job == job and other.won.slot != slot
+    ):
+        return True
+    return all(
         history.executes(node, job, slot, since_s, until_s)
         for node in history.nodes.values()
         if history.well(node, job, since_s, until_s)
     )
-    return live or executes

@@ -298,4 +298,162 @@ BROKEN = (
         "claims-are-not-a-flood",
         lane=("WIDTH = 64\n", "WIDTH = 10_000\n"),
     ),
+    _broken(
+        "deaf-holder",
+        "a holder hears neither its deadline nor a heartbeat that is refused",
+        "one-holder",
+        heartbeat=(
+            ("        self.lost = True\n        if self._call is not None:\n", "        if False:\n"),
+            ("        if not self.lost:\n            wake_ms = min(wake_ms, self.deadline_ms)\n", ""),
+        ),
+    ),
+    _broken(
+        "deadline-too-late",
+        "a holder gives itself longer than its lease",
+        "lease-is-live",
+        heartbeat=(
+            ("self.deadline_ms = sent_ms + claim.lease_ms", "self.deadline_ms = sent_ms + 1.3 * claim.lease_ms"),
+            (
+                "self.deadline_ms = sent_ms + self.claim.lease_ms",
+                "self.deadline_ms = sent_ms + 1.3 * self.claim.lease_ms",
+            ),
+        ),
+    ),
+    _broken(
+        "started-twice",
+        "a win starts its handler twice",
+        "one-execution-of-an-attempt",
+        runner=(
+            "        call = self._executor.start(job, attempt.ctx, lease)\n",
+            "        self._executor.start(job, attempt.ctx, lease)\n"
+            "        call = self._executor.start(job, attempt.ctx, lease)\n",
+        ),
+    ),
+    _broken(
+        "fence-of-its-own",
+        "the handler is given another fence than the store's",
+        "fences-rise",
+        runner=("fence=result.fence or 0,", "fence=(result.fence or 0) + 1,"),
+    ),
+    _broken(
+        "heartbeats-at-once",
+        "heartbeats are sent while one is on its way",
+        "one-heartbeat-at-a-time",
+        heartbeat=(
+            (
+                "        if now >= self._next_beat_ms and not self._beating:\n",
+                "        if now >= self._next_beat_ms:\n            self._next_beat_ms = now + self._beat_ms\n",
+            ),
+            ("_NEVER if self._beating else self._next_beat_ms", "self._next_beat_ms"),
+        ),
+    ),
+    _broken(
+        "told-is-failed",
+        "a handler that raises because it was told to stop is failed",
+        "ends-as-it-ended",
+        attempt=('if ended.how == "raised" and self.ctx.signal.reason is None:', 'if ended.how == "raised":'),
+    ),
+    _broken(
+        "late-success-dropped",
+        "a success is not stored when the lease is over, though nobody may have taken the run",
+        "each-end-is-stored",
+        runner=(
+            '        if status == "interrupted":\n',
+            '        if status == "interrupted" or not lease.confirmed():\n',
+        ),
+    ),
+    _broken(
+        "takes-its-own-end-over",
+        "an instance takes a run over while its own end of it is on its way",
+        "no-takeover-of-its-own-end",
+        runner=("        return (name, slot) in self._ending\n", "        return False\n"),
+    ),
+    _broken(
+        "late-look",
+        "a backup looks three leases after the lease's end",
+        "takeovers-come-in-time",
+        watch=(
+            "return min(poll_ms, left + self._instance.rng.random() * ",
+            "return left + 3 * job.lease_ms + (0 * ",
+        ),
+    ),
+    _broken(
+        "no-backups",
+        "nobody watches anything",
+        "a-run-that-was-started-ends",
+        watch=("        if self._closed or current is None:\n", "        if True:\n"),
+    ),
+    _broken(
+        "slots-dropped",
+        "some slots are not claimed, without a word",
+        "each-slot-fires",
+        engine=(
+            '            self._claim_when_ready(job, slot, "scheduled")\n\n',
+            '            slot % 3_000 and self._claim_when_ready(job, slot, "scheduled")\n\n',
+        ),
+    ),
+    _broken(
+        "lateness-in-silence",
+        "what waits too long to be claimed is dropped without a word",
+        "each-slot-is-accounted-for",
+        engine=(
+            "        if self._too_late(job, slot):\n            self._skip_late(job, slot)\n        else:\n",
+            "        if job.max_late_ms is None or job.max_late_ms > 1_000:\n",
+        ),
+    ),
+    _broken(
+        "slot-is-now",
+        "an instance claims the moment at which it fires",
+        "slots-are-of-the-schedule",
+        timers=("        self._fire(job, slot)\n", "        self._fire(job, now)\n"),
+    ),
+    _broken(
+        "fires-twice",
+        "each slot fires twice",
+        "a-slot-fires-once",
+        timers=("        self._fire(job, slot)\n", "        self._fire(job, slot)\n        self._fire(job, slot)\n"),
+    ),
+    _broken(
+        "stop-in-silence",
+        "a stop tells the handlers only when its grace is over",
+        "handlers-are-told-to-stop",
+        engine=('            call.stop("stop", cancel=False)\n', "            pass\n"),
+    ),
+    _broken(
+        "stop-waits",
+        "a stop waits for handlers that do not listen",
+        "a-stop-ends-in-time",
+        engine=("            await self._drained(_SETTLE_MS)\n", "            await self._drained(60_000)\n"),
+    ),
+    _broken(
+        "task-left",
+        "a stop leaves a task behind",
+        "nothing-is-left-behind",
+        engine=("        hurried.cancel()\n", ""),
+    ),
+    _broken(
+        "closed-first",
+        "the store is left while handlers still execute",
+        "the-store-is-closed-last",
+        engine=("        await self._instance.drained()\n        self.abandon()\n", "        self.abandon()\n"),
+    ),
+    _broken(
+        "task-fails",
+        "a task of the instance's own ends by an exception",
+        "no-exception-goes-unheard",
+        runner=(
+            '        """Record the attempts that nobody ended; what their own holders saved stays."""\n',
+            '        """Record the attempts that nobody ended; what their own holders saved stays."""\n'
+            "        raise KeyError(slot)\n",
+        ),
+    ),
+    _broken(
+        "spins",
+        "a heartbeat that is due and not sent is looked for again at once",
+        "time-goes-on",
+        heartbeat=(
+            "        if now >= self._next_beat_ms and not self._beating:",
+            "        if now >= self._next_beat_ms and not self._beating and not self._instance.stopping.is_set():",
+        ),
+    ),
 )
