@@ -95,11 +95,12 @@ def conformance(session: nox.Session, target: str) -> None:
 def docker(session: nox.Session) -> None:
     """Certify backends on servers in containers: ``-- redis --rule 'FLT-*'``; ``--stand-ins`` where no registry is."""
     words = [word for word in session.posargs if word != "--stand-ins"]
-    targets = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
-    options = words[len(targets) :]
-    install_all(session, "pytest>=8", "testcontainers>=4.15", *SERVED.values())
+    named = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+    targets, options = named or list(SERVED), words[len(named) :]
+    servers = {SERVED[target] for target in ("redis", *targets)}  # the tests have one of Redis
+    install_all(session, "pytest>=8", "testcontainers>=4.15", *sorted(servers))
     session.run("pytest", "tests/conformance/test_containers.py", env={"TENURE_DOCKER": "required"})
-    for target in targets or SERVED:
+    for target in targets:
         how = "docker"
         if "--stand-ins" in session.posargs:
             session.run("python", "tests/containers/build_images.py", target)
