@@ -94,7 +94,9 @@ class Server:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def connect(self, database="postgres", user="postgres"):
-        return psycopg.connect(host=HOST, port=self.port, dbname=database, user=user, autocommit=True)
+        return psycopg.connect(
+            host=HOST, port=self.port, dbname=database, user=user, autocommit=True, connect_timeout=10
+        )
 
     def sql(self, statement, *parameters):
         """The rows of a statement, none where it has none."""

@@ -7,17 +7,17 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from tenure.errors import BackendMisconfigured
 
+from tenure_postgres.failures import Unfit
 from tenure_postgres.session import Query, Session, rows
 from tenure_postgres.statements import Statement
 
 OLDEST = 140_000
-"""The oldest server that this is tested with: PostgreSQL 14."""
+"""Older servers are refused: nothing is known of how they do."""
 
 
 class Connections(Protocol):
-    """Sessions, one user each at a time; psycopg.Error or BackendMisconfigured if there is none to be had."""
+    """Sessions, one user each at a time; psycopg.Error or Unfit if there is none to be had."""
 
     async def take(self) -> Session:
         """A session that is idle."""
@@ -126,7 +126,7 @@ class PoolConnections:
         """See Connections; of the pool's settings and class, but not one of its connections."""
         conninfo, kwargs = self._pool.conninfo, self._pool.kwargs
         if callable(conninfo) or callable(kwargs):
-            raise BackendMisconfigured("a pool whose settings are made by functions cannot be listened beside")
+            raise Unfit("a pool whose settings are made by functions cannot be listened beside")
         connection = await self._pool.connection_class.connect(conninfo, **{**(kwargs or {}), "autocommit": True})
         session = Session(connection)
         try:
@@ -160,14 +160,14 @@ async def _settle(session: Session, settings: Settings, *, own: bool) -> None:
     ((version, encoding, standby, elsewhere, was_set),) = rows(outcome)
     assert version is not None
     if int(version) < OLDEST:
-        raise BackendMisconfigured(f"the server has version number {int(version)}; PostgreSQL 14 or later is needed")
+        raise Unfit(f"the server has version number {int(version)}; PostgreSQL 14 or later is needed")
     if encoding != b"UTF8" or session.connection.info.encoding != "utf-8":
-        raise BackendMisconfigured(
+        raise Unfit(
             f"the database's encoding is {(encoding or b'').decode()} and the connection's"
             f" {session.connection.info.encoding}; both must be UTF8"
         )
     if standby == b"t":
-        raise BackendMisconfigured(
+        raise Unfit(
             "the server is a read-only standby; name the primary, or all hosts with target_session_attrs=read-write"
         )
     pooler = settings.pooler if settings.pooler is not None else elsewhere == b"t"

@@ -42,10 +42,18 @@ _CONNECTING = (
 """While a connection is made libpq tells no SQLSTATE, only the server's words."""
 
 
+class Unfit(Exception):
+    """The server, its database or its schema will not do; the message says what will."""
+
+
 def translated(error: Exception, place: str, secrets: Iterable[str] = ()) -> BackendError:
     """The error as tenure's, with the cause attached, at the place it is about; one of tenure's stays as it is."""
     if isinstance(error, BackendError):
         return error
+    if isinstance(error, Unfit):
+        unfit = BackendMisconfigured(f"{place}: {error}")
+        unfit.__cause__ = error
+        return unfit
     state = _state(error)
     remedy = _REMEDIES.get(state) or _REMEDIES.get(state[:2])
     kind = BackendUnavailable if remedy is None else BackendMisconfigured

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import psycopg
 from psycopg import pq
-from tenure.errors import BackendMisconfigured
 
+from tenure_postgres.failures import Unfit
 from tenure_postgres.session import Outcome, Query, Session, rows
 from tenure_postgres.statements import MIGRATIONS, literal, migration, needs_function, quoted, statements
 
@@ -24,13 +24,13 @@ _GRANTS = """\
 
 
 async def prepare(session: Session, schema: str, *, create: bool, functions: bool) -> None:
-    """Make the schema what it must be, if it is not that; BackendMisconfigured if it cannot be used or made."""
+    """Make the schema what it must be, if it is not that; Unfit if it cannot be used or made."""
     (outcome,) = await session.ask([Query(statements(schema).applied, ())])
     absent = isinstance(outcome, psycopg.Error) and outcome.sqlstate in _ABSENT
     missing = _missing(schema, () if absent else _numbers(_good(outcome)), functions)
     if missing and not create:
         there = "holds no store of tenure's" if absent else f"lacks {MIGRATIONS[missing[0] - 1]}"
-        raise BackendMisconfigured(f"schema {schema!r} {there}; run `tenure migrate URL`")
+        raise Unfit(f"schema {schema!r} {there}; run `tenure migrate URL`")
     if missing:
         await migrate(session, schema, functions=functions)
 
@@ -56,7 +56,7 @@ def migration_sql(schema: str, *, functions: bool) -> str:
 def _missing(schema: str, applied: Sequence[int], functions: bool) -> list[int]:
     """The numbers of the migrations that are still to be done."""
     if max(applied, default=0) > VERSION:
-        raise BackendMisconfigured(
+        raise Unfit(
             f"schema {schema!r} has version {max(applied)} and this tenure-postgres knows up to {VERSION}; upgrade"
             " tenure-postgres here"
         )
