@@ -24,5 +24,5 @@ def test_a_little_chaos_finds_no_violation(tmp_path, target, seed):
 
 
 def test_a_client_that_confirms_heartbeats_it_did_not_send_is_found(tmp_path):
-    judgement = judged(tmp_path, target="sqlite", seed=8, minutes=0.2, broken="always-says-yes")
+    judgement = judged(tmp_path, target="sqlite", seed=8, minutes=0.15, broken="always-says-yes")
     assert "instance-deadline" in {violation.rule for violation in judgement.violations}
