@@ -20,6 +20,7 @@ from boto3.session import Session
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 from hypothesis import given
 from hypothesis import strategies as st
+from tenure.dateclock import DateClock
 from tenure.decision import EMPTY, JobState, RunState
 from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable, InvalidUrl
 from tenure.model import Claim, RunResult, new_token
@@ -911,16 +912,20 @@ def test_entering_and_leaving_leaves_nothing(dynamodb_server):
 def test_the_clock_is_kept_known_while_nobody_calls(dynamodb_server, monkeypatch):
     monkeypatch.setattr("tenure_dynamodb.backend._KEEPING_S", 0.01)
     looked = threading.Event()
-    measure = StoreClock.measure
+    look = store.Store.look
 
-    def noted(self, *arguments):
-        measure(self, *arguments)
+    def noted(self, deadline):
+        look(self, deadline)
         looked.set()
 
     async def scenario(backend):
-        looked.clear()
-        monkeypatch.setattr(StoreClock, "measure", noted)
-        monkeypatch.setattr(store.Store, "clock_fades", lambda self: not looked.is_set())
+        monkeypatch.setattr(store.Store, "look", noted)
+        backend._service.store._table.clock._clock = DateClock(lag_ms=50)  # all is forgotten
         assert await asyncio.to_thread(looked.wait, 10)
+        for _ in range(1_000):
+            if backend._service.store.until_a_look_s() is None:
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("the clock is not known yet")
 
-    running(scenario, dynamodb_server)
+    running(scenario, dynamodb_server, clock=StoreClock())

@@ -286,10 +286,14 @@ class _Service:
         """Look at the clock before a call has to wait for it; an idle instance's knowledge fades."""
         while True:
             await asyncio.sleep(_KEEPING_S)
-            store = self.store
-            if store is not None and store.clock_fades():
+            if self.store is not None and self.store.clock_fades():
                 with suppress(BackendError):  # the next call will tell of it, or the next look succeed
-                    await self.lanes.ask(store.look_at_the_clock)
+                    await self._learn(self.store)
+
+    async def _learn(self, store: Store) -> None:
+        while (pause_s := store.until_a_look_s()) is not None:
+            await asyncio.sleep(pause_s)
+            await self.lanes.ask(store.look)
 
 
 def _active(parts: Sequence[tuple[Moment, dict[str, JobState]] | BaseException]) -> ActiveRuns:

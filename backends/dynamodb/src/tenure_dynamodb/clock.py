@@ -41,8 +41,8 @@ class StoreClock:
     starts over with the last one. Usable from any thread.
     """
 
-    def __init__(self, local_ms: "Callable[[], float] | None" = None) -> None:
-        self.local_ms = local_ms or _local_ms
+    def __init__(self, now_ms: "Callable[[], float] | None" = None) -> None:
+        self._now_ms = now_ms or local_ms
         self.epoch = 0
         """Rises each time the clock is learned anew; what was decided in an older epoch is in doubt."""
         self._clock = DateClock(lag_ms=BEHIND_MS)
@@ -64,8 +64,13 @@ class StoreClock:
         with self._lock:
             if not self._clock.known:
                 return Moment(0, 2**62, self.epoch)
-            now = self._clock.at(self.local_ms())
+            now = self._clock.at(self._now_ms())
             return Moment(now.begin, now.end, self.epoch)
+
+    def until_a_look_s(self, enough_ms: int) -> float | None:
+        """How long to wait with the next look, None where the doubt is small enough."""
+        moment = self.moment()
+        return _until_the_turn_ms(moment) / 1_000 if moment.doubt_ms > enough_ms else None
 
     def measure(self, look: Callable[[], None], enough_ms: int, deadline: float) -> None:
         """Look at the store's Date, just when its second turns, until the doubt is small enough; blocks, 1 s at most.
@@ -75,10 +80,9 @@ class StoreClock:
         if not self._measuring.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise TimeoutError("another thread still measures the store's clock")
         try:
-            while (moment := self.moment()).doubt_ms > enough_ms:
-                pause_s = _until_the_turn_ms(moment) / 1_000
+            while (pause_s := self.until_a_look_s(enough_ms)) is not None:
                 if time.monotonic() + pause_s >= deadline:
-                    raise TimeoutError(f"the store's clock is known only within {moment.doubt_ms} ms so far")
+                    raise TimeoutError(f"the store's clock is known only within {self.moment().doubt_ms} ms so far")
                 time.sleep(pause_s)
                 look()
         finally:
@@ -95,7 +99,7 @@ def _until_the_turn_ms(moment: Moment) -> int:
     return 1_000 - latest % 1_000
 
 
-def _local_ms() -> float:
+def local_ms() -> float:
     """A clock that nobody sets, and that goes on while the machine sleeps, where the system has one."""
     return time.clock_gettime_ns(_CLOCK) / 1_000_000
 

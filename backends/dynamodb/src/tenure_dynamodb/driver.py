@@ -1,6 +1,7 @@
 """boto3, as tenure needs it: a client that never tries again by itself, and that signs by the store's clock."""
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from zlib import crc32
 from tenure.duration import Duration, to_ms
 from tenure.errors import InvalidUrl
 
-from tenure_dynamodb.clock import StoreClock
+from tenure_dynamodb.clock import StoreClock, local_ms
 
 # Imported when the backend is, so that entering does not wait for it; nothing in tenure needs boto3's types.
 _auth: Any = import_module("botocore.auth")
@@ -50,6 +51,16 @@ def client_config(timeout: Duration = "5s") -> Any:
     )
 
 
+class _Way(threading.local):
+    """When this thread's last request went out and its reply came in, of ``local_ms``, without botocore's own work."""
+
+    sent = 0.0
+    received = 0.0
+
+
+way = _Way()
+
+
 class CutReply(ConnectionError):
     """A reply that did not arrive whole."""
 
@@ -62,8 +73,19 @@ def fit(client: Any) -> Any:
         raise InvalidUrl(
             f"client: it sends a request up to {attempts} times; make it with config=tenure_dynamodb.client_config()"
         )
-    client.meta.events.register("before-parse.dynamodb", _check_whole, unique_id="tenure-whole-replies")
+    events = client.meta.events
+    events.register_last("before-send.dynamodb", _note_sent, unique_id="tenure-sent")
+    events.register_first("before-parse.dynamodb", _note_received, unique_id="tenure-received")
+    events.register("before-parse.dynamodb", _check_whole, unique_id="tenure-whole-replies")
     return client
+
+
+def _note_sent(**_: Any) -> None:
+    way.sent = local_ms()
+
+
+def _note_received(**_: Any) -> None:
+    way.received = local_ms()
 
 
 def _check_whole(response_dict: Any, **_: Any) -> None:

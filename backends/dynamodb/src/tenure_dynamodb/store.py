@@ -56,6 +56,7 @@ class Store:
         self._table = table
         self._settings = settings
         self._layout = keys.layout(settings.namespace)
+        self._enough_ms = settings.clock_error_ms * 2 // 3
 
     def enter(self, deadline: float) -> None:
         """Look whether the table is there and fit, make it if told to, and learn the store's clock."""
@@ -160,18 +161,26 @@ class Store:
         moment = clock.moment()
         if moment.doubt_ms <= most_ms:
             return moment
-        self.look_at_the_clock(deadline)
+        self._look_at_the_clock(deadline)
         return clock.moment()
 
     def clock_fades(self) -> bool:
         """Whether a call may soon have to look at the clock first."""
         return self._table.clock.moment().doubt_ms > self._settings.clock_error_ms * 5 // 6
 
-    def look_at_the_clock(self, deadline: float) -> None:
+    def until_a_look_s(self) -> float | None:
+        """How long to wait with the next look, None where the clock is known well."""
+        return self._table.clock.until_a_look_s(self._enough_ms)
+
+    def look(self, _deadline: float) -> None:
+        """Make a request, for its Date."""
+        self._check_layout()
+
+    def _look_at_the_clock(self, deadline: float) -> None:
         """Learn the store's clock better than it must be known; takes a second at most."""
         most_ms = self._settings.clock_error_ms
         try:
-            self._table.clock.measure(self._check_layout, most_ms * 2 // 3, deadline)
+            self._table.clock.measure(self._check_layout, self._enough_ms, deadline)
         except TimeoutError as exc:
             if self._table.clock.moment().doubt_ms <= most_ms:
                 return

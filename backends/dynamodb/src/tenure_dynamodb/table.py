@@ -9,6 +9,7 @@ from typing import Any
 from tenure.errors import BackendError, BackendMisconfigured
 
 from tenure_dynamodb.clock import StoreClock
+from tenure_dynamodb.driver import way
 from tenure_dynamodb.faults import code_of, translated, unavailable
 
 Key = dict[str, Any]
@@ -141,25 +142,24 @@ class Table:
         return self._request(method, TableName=self.name, **request)
 
     def _request(self, method: str, **request: Any) -> Any:
-        sent = self.clock.local_ms()
         try:
             reply = getattr(self._client, method)(**request)
         except Exception as exc:  # botocore and urllib3 raise errors of many kinds
             response = getattr(exc, "response", None)
             if isinstance(response, dict):
                 with suppress(BackendMisconfigured):  # a refusal says more than that it has no Date
-                    self._learn(sent, response)
+                    self._learn(response)
             if code_of(exc) == "ConditionalCheckFailedException":
                 raise Refused(response.get("Item") if response else None) from None
             raise translated(self.place, self.name, self.region, exc) from exc
-        self._learn(sent, reply)
+        self._learn(reply)
         return reply
 
-    def _learn(self, sent: float, reply: Any) -> None:
+    def _learn(self, reply: Any) -> None:
         """Take the time from a reply."""
         date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
         try:
-            self.clock.learn(date, sent, self.clock.local_ms())
+            self.clock.learn(date, way.sent, way.received)
         except ValueError as exc:
             raise BackendMisconfigured(
                 f"{self.place}: its replies have no Date, and no other clock of the store is known; use another server"
