@@ -231,7 +231,7 @@ class Runs:
     async def _read(self, job: JobKeys) -> View:
         asked_at = self._cluster.loop.time()
         answer = await self._cluster.call("read", requests.read_job(job))
-        view = decode(job, answer.kvs, asked_at)
+        view = decode(job, answer.kvs, asked_at, self._views.get(job.name))
         self._keep(job.name, view)
         return view
 

@@ -68,23 +68,43 @@ class View:
         return run if end == run.expires_at else replace(run, expires_at=end)
 
 
-def decode(job: JobKeys, kvs: Iterable[Any], asked_at: float) -> View:
-    """The job of its keys; BackendMisconfigured if a newer tenure or something else wrote them."""
+def decode(job: JobKeys, kvs: Iterable[Any], asked_at: float, known: View | None = None) -> View:
+    """The job of its keys; BackendMisconfigured if a newer tenure or something else wrote them.
+
+    ``known`` is an earlier view of it: what did not change since is taken from there.
+    """
     values = {kv.key: kv for kv in kvs}
     stored = values.get(job.state)
     if stored is None:
         return View(asked_at=asked_at)
     try:
-        floor, unfinished, ended = _content(stored.value)
-        places = {row[0]: Place(*row[-3:-1]) for row in unfinished}
-        runs = tuple([_unfinished(row, stored.mod_revision, _beat(job, values, places[row[0]])) for row in unfinished])
-        state = JobState(0, floor, runs, tuple([_ended(*row) for row in ended]))
+        if known is not None and known.revision == stored.mod_revision:
+            state, places = known.state, known.places
+        else:
+            state, places = _state(stored.value, stored.mod_revision)
+        ends = {slot: _beat(job, values, place) for slot, place in places.items()}
     except (ValueError, TypeError, KeyError, IndexError) as exc:
         raise BackendMisconfigured(
             f"{job.state!r} holds {stored.value[:40]!r}, which tenure did not write; use another root for it"
         ) from exc
     live = frozenset(slot for slot, place in places.items() if _hangs_on(values.get(job.live(place.number)), place))
-    return View(stored.mod_revision, state, places, live, asked_at)
+    return View(stored.mod_revision, _with_ends(state, ends), places, live, asked_at)
+
+
+def _state(value: bytes, revision: int) -> tuple[JobState, dict[int, Place]]:
+    floor, unfinished, ended = _content(value)
+    runs = tuple([_unfinished(row, revision) for row in unfinished])
+    places = {row[0]: Place(*row[-3:-1]) for row in unfinished}
+    return JobState(0, floor, runs, tuple([_ended(*row) for row in ended])), places
+
+
+def _with_ends(state: JobState, ends: Mapping[int, int | None]) -> JobState:
+    """With the ends of leases as of the last heartbeats, where there were any."""
+    if not any(ends.values()):
+        return state
+    ended = [(run, ends[run.slot] or run.expires_at) for run in state.unfinished]
+    unfinished = tuple([run if end == run.expires_at else replace(run, expires_at=end) for run, end in ended])
+    return JobState(state.fence, state.floor, unfinished, state.ended)
 
 
 def encode(state: JobState, places: Mapping[int, Place], won: int | None = None) -> bytes:
@@ -155,7 +175,7 @@ def _unfinished_row(run: RunState, place: Place, won: bool) -> list[Any]:
     ]
 
 
-def _unfinished(row: list[Any], revision: int, beat: int | None) -> RunState:
+def _unfinished(row: list[Any], revision: int) -> RunState:
     slot, attempt, used, fence, token, holder, lease_ms, started_at, expires_at, released, _, _, lost = row
     return RunState(
         slot,
@@ -166,7 +186,7 @@ def _unfinished(row: list[Any], revision: int, beat: int | None) -> RunState:
         holder,
         lease_ms,
         started_at,
-        expires_at if beat is None else beat,
+        expires_at,
         "released" if released else "open",
         tuple([LostAttempt(*one) for one in lost]),
     )
