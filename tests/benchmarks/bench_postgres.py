@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import bench_runs
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 from tenure.model import Claim, RunResult, new_token
 from tenure_conformance.targets.postgres import server
 from tenure_postgres import PostgresBackend
@@ -100,9 +101,25 @@ async def one_at_a_time(url, count):
     measured.show()
 
 
+async def claims_by_psycopg(url, count):
+    """Claims a second by the same function, each a call of psycopg's own, over a pool of as many connections."""
+    namespace = f"bench-{uuid4().hex}"
+    call = "select tenure.claim(%s, %s, %s, %s, 'bench-host', 30000, false, true, 3, null, 0)"
+    settings = {"autocommit": True}
+    async with AsyncConnectionPool(url, min_size=4, max_size=4, kwargs=settings, timeout=120, open=False) as pool:
+
+        async def one(number):
+            async with pool.connection() as connection:
+                await (await connection.execute(call, (namespace, f"job {number}", FIRST, new_token()))).fetchone()
+
+        begun = time.perf_counter()
+        await asyncio.gather(*[one(number) for number in range(count)])
+        return count / (time.perf_counter() - begun)
+
+
 async def burst(url, count):
-    """Claims a second of that many jobs due at once, as they are and with each statement travelling alone."""
-    rates = {}
+    """Claims a second of that many jobs due at once: by psycopg, with each statement travelling alone, and together."""
+    rates = {"psycopg": [await claims_by_psycopg(url, count) for _ in range(3)]}
     for name, most in (("alone", 1), ("together", None)) * 3:
         async with PostgresBackend(url, namespace=f"bench-{uuid4().hex}", timeout="120s") as backend:
             if most is not None:
@@ -112,8 +129,9 @@ async def burst(url, count):
             results = await asyncio.gather(*[backend.claim(each) for each in claims])
             rates.setdefault(name, []).append(count / (time.perf_counter() - begun))
             assert {result.outcome for result in results} == {"won"}
-    alone, together = (statistics.median(rates[name]) for name in ("alone", "together"))
-    print(f"  {count} claims at once: {alone:.0f}/s each alone, {together:.0f}/s together ({together / alone:.2f} x)")
+    psycopgs, alone, together = (statistics.median(rates[name]) for name in ("psycopg", "alone", "together"))
+    print(f"  {count} claims at once: {psycopgs:.0f}/s by psycopg and a pool, {alone:.0f}/s each alone,", end=" ")
+    print(f"{together:.0f}/s together ({together / psycopgs:.2f} x, {together / alone:.2f} x)")
 
 
 async def race(url, rounds, claimers=50):
