@@ -114,7 +114,7 @@ class DynamoBackend:
         timeout: Duration = "5s",
         keep_results: int = DEFAULT_KEEP_RESULTS,
         keep_for: Duration = "400d",
-        clock_error: Duration = "150ms",
+        clock_error: Duration = "200ms",
         create: bool = False,
         clock: StoreClock | None = None,
     ) -> None:

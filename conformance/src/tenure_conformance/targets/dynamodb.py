@@ -20,7 +20,7 @@ from tenure_conformance.servers import HOST, Recipe, restart
 from tenure_conformance.target import Target, Timing
 
 DYNALITE = "dynalite@4.0.0"
-CLOCK_ERROR_MS = 150
+CLOCK_ERROR_MS = 200
 CAPABILITIES = Capabilities(clock_error_ms=CLOCK_ERROR_MS, durable=True, shared=True)
 _ACCOUNT = "AKIDCONFORMANCE:a-secret-word"
 """These servers take any; without one, boto3 would search for its own."""
