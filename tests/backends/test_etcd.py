@@ -263,7 +263,7 @@ def test_a_state_that_changed_since_it_was_read_is_decided_anew(server, namespac
 @pytest.mark.parametrize("ending", ["finish", "release", "takeover"])
 def test_a_heartbeat_of_who_no_longer_holds_is_refused_though_its_lease_lives(server, namespace, ending, monkeypatch):
     """The lease of the former holder is not revoked, as if that message were still on its way."""
-    monkeypatch.setattr(cluster.Cluster, "revoke", lambda *_: None)
+    monkeypatch.setattr(cluster.Cluster, "give_back", lambda *_: None)
 
     async def scenario(a, b):
         assert (await a.claim(claim())).outcome == "won"

@@ -1,11 +1,12 @@
 """The etcd backend next to a bare read of the same client and to aetcd's Lock, in one run.
 
-python tests/benchmarks/bench_etcd.py [--url etcd://…] [--count 400]: a server of its own is started unless a URL is
+python tests/benchmarks/bench_etcd.py [--url etcd://…] [--count 1000]: a server of its own is started unless a URL is
 given. Ratios are to a Range of one key over aetcd's own stubs and one channel, measured in turns with the rest.
 """
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import time
 from contextlib import AsyncExitStack
@@ -21,6 +22,8 @@ FIRST = 1_700_000_000_000
 HISTORY = 20
 """Runs of each job before anything is measured, so that as many are kept as always will be."""
 JOB = "sync"
+JOBS = [f"{JOB} {number}" for number in range(10)]
+"""Calls of a kind follow each other, one for each of them, before those of the next kind."""
 
 
 def claim(slot, job=JOB, **changes):
@@ -45,19 +48,17 @@ class Measured:
     async def take(self, name, action):
         started = time.perf_counter()
         answer = await action
-        self.add(name, time.perf_counter() - started)
+        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
         return answer
-
-    def add(self, name, seconds):
-        self.times.setdefault(name, []).append(seconds * 1_000)
 
     def show(self):
         base = statistics.median(self.times["ping (Range of a key)"])
         for name, times in self.times.items():
             p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
             print(f"  {name:28} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
-        ours, lock = statistics.median(self.times["claim + finish"]), statistics.median(self.times["aetcd Lock"])
-        print(f"  claim + finish is {ours / lock:.2f} x aetcd's Lock (acquire + release), which stores nothing")
+        won, finish, lock = (statistics.median(self.times[name]) for name in ("claim won", "finish", "aetcd Lock"))
+        both = won + finish
+        print(f"  claim + finish: {both / base:.2f} x ping, {both / lock:.2f} x aetcd's Lock, which stores nothing")
 
 
 async def one_at_a_time(url, count):
@@ -68,10 +69,11 @@ async def one_at_a_time(url, count):
         client = await stack.enter_async_context(aetcd.Client(host=host, port=int(port)))
         backend = await stack.enter_async_context(connect(url, namespace=namespace))
         other = await stack.enter_async_context(connect(url, namespace=namespace))
-        for slot in range(FIRST - HISTORY, FIRST):
-            await finished(backend, claim(slot))
-        await other.claim(claim(FIRST - 1))  # who has lost looks first the next time
-        for slot in range(FIRST, FIRST + count):
+        for slot, job in itertools.product(range(FIRST - HISTORY, FIRST), JOBS):
+            await finished(backend, claim(slot, job))
+        for job in JOBS:
+            await other.claim(claim(FIRST - 1, job))  # who has lost looks first the next time
+        for slot in range(FIRST, FIRST + count // len(JOBS)):
             await cycle(measured, client, backend, other, slot)
     measured.show()
 
@@ -82,41 +84,34 @@ async def finished(backend, one):
 
 
 async def cycle(measured, client, backend, other, slot):
-    """Each of the calls once."""
+    """Each of the calls, some in a row."""
     request = rpc_pb2.RangeRequest(key=b"nothing")
-
-    async def settle():
-        """Let what goes on beside end, and wake everybody up again: the first call after a pause takes longer."""
-        await asyncio.sleep(0.002)
-        await asyncio.gather(client.kvstub.Range(request), backend.results("nothing"), other.results("nothing"))
-        await client.kvstub.Range(request)
-
-    await settle()
-    await measured.take("ping (Range of a key)", client.kvstub.Range(request))
-    one = claim(slot)
-    started = time.perf_counter()
-    assert (await measured.take("claim won", backend.claim(one))).outcome == "won"
-    claimed = time.perf_counter() - started
-    await settle()
-    assert (await measured.take("claim lost (running)", other.claim(claim(slot)))).outcome == "running"
-    assert (await measured.take("claim lost (overlap)", other.claim(claim(slot + 1)))).outcome == "overlap"
-    await settle()
-    assert await measured.take("heartbeat", backend.heartbeat(JOB, slot, one.token))
-    await settle()
-    started = time.perf_counter()
-    assert await measured.take("finish", backend.finish(JOB, slot, one.token, "success"))
-    measured.add("claim + finish", claimed + time.perf_counter() - started)
-    await settle()
-    assert (await measured.take("claim lost (done)", other.claim(claim(slot)))).outcome == "done"
-    await settle()
+    claims = [claim(slot, job) for job in JOBS]
+    for _ in JOBS:
+        await measured.take("ping (Range of a key)", client.kvstub.Range(request))
+    for one in claims:
+        assert (await measured.take("claim won", backend.claim(one))).outcome == "won"
+    for job in JOBS:
+        assert (await measured.take("claim lost (running)", other.claim(claim(slot, job)))).outcome == "running"
+    for job in JOBS:
+        assert (await measured.take("claim lost (overlap)", other.claim(claim(slot + 1, job)))).outcome == "overlap"
+    for one in claims:
+        assert await measured.take("heartbeat", backend.heartbeat(one.job, slot, one.token))
+    for one in claims:
+        assert await measured.take("finish", backend.finish(one.job, slot, one.token, "success"))
+    for job in JOBS:
+        assert (await measured.take("claim lost (done)", other.claim(claim(slot, job)))).outcome == "done"
     record = RunResult(slot, 1, 1, "success", "bench-host-12345-abcdef", FIRST, FIRST)
-    await measured.take("save_result", backend.save_result(JOB, record))
-    await settle()
+    for job in JOBS:
+        await measured.take("save_result", backend.save_result(job, record))
+    for _ in JOBS:
+        await measured.take("aetcd Lock", locked(client))
+
+
+async def locked(client):
     lock = client.lock(b"lock", ttl=30)
-    started = time.perf_counter()
     await lock.acquire()
     await lock.release()
-    measured.add("aetcd Lock", time.perf_counter() - started)
 
 
 async def at_once(url, count, tasks=50):
@@ -162,7 +157,7 @@ async def contended(url, rounds=100, claimers=50):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url")
-    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--count", type=int, default=1_000)
     chosen = parser.parse_args()
     if chosen.url:
         asyncio.run(everything(chosen.url, chosen.count))
@@ -197,7 +192,7 @@ async def hinted(url, count=100):
 async def everything(url, count):
     print("etcd")
     await one_at_a_time(url, count)
-    await at_once(url, 5 * count)
+    await at_once(url, 2 * count)
     await contended(url)
     await hinted(url)
 

@@ -207,8 +207,7 @@ class EtcdBackend:
             await session.explain(exc)
             raise
         await session.know_clock(cluster_id)
-        lease, ttl_s = await session.cluster.grant(1)
-        session.cluster.revoke(lease)
+        _, ttl_s = await session.cluster.grant(1)  # it is not needed, and ends soon
         self.capabilities = replace(self.capabilities, min_lease_ms=ttl_s * SECOND_MS)
 
     async def _check_format(self, cluster: Cluster) -> int:

@@ -29,6 +29,8 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.http2.bdp_probe", 0),  # else each answer is followed by a ping, which the next request waits behind
 )
+SHORT_S = 60
+"""A lease of at most this is not given back: etcd ends it for as little, and a request is saved."""
 _WITH_LEADER = (("hasleader", "true"),)
 """A member that has no leader says so at once, instead of after its own timeout."""
 
@@ -106,9 +108,10 @@ class Cluster:
         answer = await self.call("grant", requests.grant(ttl_s))
         return answer.ID, answer.TTL
 
-    def revoke(self, lease: int) -> None:
-        """End a lease that no run needs any more, some time soon; it would end by itself too."""
-        self.spawn(self.call, "revoke", requests.revoke(lease))
+    def give_back(self, lease: int, ttl_s: int) -> None:
+        """End a lease that no run needs any more, some time soon; a short one ends by itself."""
+        if ttl_s > SHORT_S:
+            self.spawn(self.call, "revoke", requests.revoke(lease))
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, Told]], *arguments: Any) -> "asyncio.Task[Told]":
         """Do something beside, whose failure matters to nobody, for the timeout at most."""

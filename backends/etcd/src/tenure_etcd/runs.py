@@ -133,7 +133,7 @@ class Runs:
             return None
         lease.used = changed
         if changed and former is not None and slot in view.live:
-            self._cluster.revoke(former.lease)
+            self._cluster.give_back(former.lease, _of(view.state, slot).lease_ms // 1_000)
         return after
 
     async def _renew(self, job: JobKeys, view: View, run: RunState) -> bool:
@@ -188,7 +188,7 @@ class Runs:
                 before = view
                 changed, view = await self._replace(job, before, state)
                 if changed and slot in before.live:
-                    self._cluster.revoke(before.places[slot].lease)
+                    self._cluster.give_back(before.places[slot].lease, _of(before.state, slot).lease_ms // 1_000)
                 if changed:
                     return held
                 await _pause(tries)
@@ -295,11 +295,11 @@ class _Lease:
         if self._ahead is not None:
             self._ahead.add_done_callback(self._give_back)
         elif self._id is not None and not self.used:
-            self._cluster.revoke(self._id)
+            self._cluster.give_back(self._id, self._ttl_s)
 
     def _give_back(self, ahead: "asyncio.Task[tuple[int, int]]") -> None:
         if not ahead.cancelled() and ahead.exception() is None and not self._cluster.closed:
-            self._cluster.revoke(ahead.result()[0])
+            self._cluster.give_back(*ahead.result())
 
 
 def _held(view: View, slot: int, token: str) -> RunState | None:
