@@ -60,16 +60,23 @@ class Store:
 
     def enter(self, deadline: float) -> None:
         """Look whether the table is there and fit, make it if told to, and learn the store's clock."""
-        try:
+        for _ in range(2):
+            try:
+                self._check_layout()
+                break
+            except BackendMisconfigured as exc:
+                if not self._mended(code_of_cause(exc), deadline):
+                    raise
+        else:
             self._check_layout()
-        except BackendMisconfigured as exc:
-            code = code_of_cause(exc)
-            if code == "ResourceNotFoundException" and self._settings.create:
-                self._table.create(deadline)
-            elif code not in _OF_THE_CLOCK:
-                raise
-            self._check_layout()  # a refused signature told the time: now it is right
         self.moment(deadline)
+
+    def _mended(self, code: str, deadline: float) -> bool:
+        """Whether it is worth another look, after an error with that code."""
+        if code == "ResourceNotFoundException" and self._settings.create:
+            self._table.create(deadline)
+            return True
+        return code in _OF_THE_CLOCK  # the refusal told the time: the next signature is right
 
     def close(self) -> None:
         """Close the connections that are idle."""
