@@ -1,6 +1,7 @@
 """What is MongoDB's own: documents, commands, permissions, what servers answer, and what is said of it."""
 
 import asyncio
+import dataclasses
 import gc
 import inspect
 import logging
@@ -143,22 +144,22 @@ def bounded_by_three(monkeypatch):
 def random_call(chance, newest):
     job, token = chance.choice(["a", "$b"]), chance.choice(["t1", "$t2", "$fence"])
     slot = max(newest - 1_000 * chance.choice([0, 0, 0, 1, 2, 3, 5]), 0)
-    kind = chance.choices(["claim", "heartbeat", "finish", "release", "active", "tick"], [12, 1, 4, 2, 1, 3])[0]
+    kind = chance.choices(["claim", "heartbeat", "finish", "release", "active", "tick"], [12, 1, 3, 2, 2, 5])[0]
     if kind == "claim":
         return kind, claim(
             job,
             slot,
             token,
             instance=f"${token}",
-            overlap=chance.choice(["skip", "allow", "allow"]),
-            lease_ms=chance.choice([1, 500, 2**53 + 1]) if slot % 7_000 else 1,
+            overlap=chance.choice(["skip", "allow"]),
+            lease_ms=chance.choices([1, 500, 1_000, 2**53 + 1], [9, 9, 9, 1])[0],
             mode=chance.choice(["scheduled", "takeover"]),
             after=chance.choice([0, 0, 1, 2, 10**30]),
             max_attempts=chance.choice([1, 2, 3, 10**30]),
             max_late_ms=chance.choice([None, 10**6, 10**30]),
         )
     if kind == "tick":
-        return kind, chance.choice([0, 1, 1_000])
+        return kind, chance.choice([1, 499, 500, 1_000])
     if kind == "active":
         return kind, ["$b", "a"]
     return kind, job, slot, token, *(["failed"] if kind == "finish" else [])
@@ -179,6 +180,37 @@ def test_a_long_life_within_narrow_bounds_is_the_reference_s(running, monkeypatc
                     continue
                 expected = await getattr(reference, kind)(*arguments)
                 assert await getattr(entered, kind)(*arguments) == expected, (turn, kind, arguments)
+
+    running(scenario)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "allow"])
+@pytest.mark.parametrize("max_attempts", [1, 3])
+@pytest.mark.parametrize("blocked", [False, True])
+def test_what_a_token_is_told_of_its_own_run_is_the_reference_s(
+    running, monkeypatch, database, overlap, max_attempts, blocked
+):
+    """Row 2 comes before rows 5 to 8, also where the token knows its attempt, and not where another is in the way."""
+    clocks = put_clock_in(monkeypatch, Link)
+    clocks[database] = PAST
+
+    async def scenario(entered):
+        async with MemoryBackend(MemoryStore(lambda: clocks[database])) as reference:
+
+            async def both(request):
+                expected = await reference.claim(request)
+                assert await entered.claim(request) == expected
+
+            await both(claim(token="own", lease_ms=1_000, max_attempts=max_attempts))
+            if blocked:
+                await both(claim(slot=PAST - 1, overlap="allow", lease_ms=100_000))
+            clocks[database] += 2_000
+            for after in (0, 1, 1, 0):
+                for mode in ("takeover", "manual"):
+                    again = claim(token="own", lease_ms=500, after=after, mode=mode, overlap=overlap)
+                    await both(dataclasses.replace(again, max_attempts=max_attempts))
+                    clocks[database] += 600
+            assert await entered.active(["sync"]) == await reference.active(["sync"])
 
     running(scenario)
 
@@ -211,6 +243,25 @@ def test_more_than_a_thousand_unfinished_runs_are_superseded_like_the_reference_
                 told = await both(claim(slot=PAST + 3, token="same", **names))
                 assert len(told.previous) == 1_000
             assert await entered.active(["sync"]) == await reference.active(["sync"])
+
+    running(scenario)
+
+
+def test_a_renewal_that_waited_sets_no_later_one_back(running, monkeypatch, database):
+    """A command's clock is that of its start: one that waited for another comes with an older time than is stored."""
+    clocks = put_clock_in(monkeypatch, Link)
+    clocks[database] = PAST
+
+    async def scenario(entered):
+        request = claim()
+        await entered.claim(request)
+        for late in (entered.heartbeat("sync", PAST, request.token), entered.claim(request)):
+            clocks[database] = PAST + 8_000
+            assert await entered.heartbeat("sync", PAST, request.token)
+            clocks[database] = PAST + 1_000
+            assert await late
+            clocks[database] = PAST + 17_999
+            assert (await entered.claim(claim())).lease_left_ms == 1
 
     running(scenario)
 
@@ -278,6 +329,12 @@ def test_a_job_s_document_of_somebody_else_s_is_refused(running, raw, document):
 def test_a_collection_of_somebody_else_s_is_refused(mongo_server, database, raw):
     raw.tenure_jobs.insert_one({"_id": "schema", "title": "mine"})
     with pytest.raises(BackendMisconfigured, match="not tenure's; use another database"):
+        enter(connect(mongo_server.url(database)))
+
+
+def test_a_newer_format_is_refused_with_the_remedy(mongo_server, database, raw):
+    raw.tenure_jobs.insert_one({"_id": "schema", "format": 2})
+    with pytest.raises(BackendMisconfigured, match=r"format 2 .* upgrade tenure-mongo here"):
         enter(connect(mongo_server.url(database)))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Any
 
 from tenure.errors import BackendClosed, BackendError, BackendUnavailable
 
@@ -41,6 +42,7 @@ class _Listener:
         self._link = link
         self._collection = collection
         self._changes = changes_of(ids)
+        self._since: dict[str, Any] = {"start_at_operation_time": link.operation_time}
 
     async def listen(self) -> None:
         """Tell the news, None when it is over."""
@@ -56,11 +58,14 @@ class _Listener:
 
     async def _follow(self) -> None:
         awaited_ms = min(AWAITED_MS, self._link.timeout_ms // 2) or 1
-        opening = self._link.watched(self._collection).watch(self._changes, max_await_time_ms=awaited_ms)
+        since, self._since = self._since, {}  # what cannot be gone on with is begun anew
+        watched = self._link.watched(self._collection)
+        opening = watched.watch(self._changes, max_await_time_ms=awaited_ms, **since)
         stream = await self._link.ask(opening, waited_for=False)
         try:
             while self._goes_on():
                 change = await self._link.ask(stream.try_next(), waited_for=False)
+                self._since = {"resume_after": stream.resume_token}
                 if change is not None:
                     self.news.put_nowait(str(change["documentKey"]["_id"]["job"]))
         finally:

@@ -39,6 +39,8 @@ class Link:
         self.place = place
         self.timeout_ms = timeout_ms
         self.closed = asyncio.Event()
+        self.operation_time: Any = None
+        """The server's, at the last command: what is listened to begins there, however late the stream is opened."""
         self._client = client
         self._owned = owned
         self._database: AsyncDatabase[Document] = client.get_database(
@@ -84,6 +86,7 @@ class Link:
     async def command(self, command: Document) -> Document:
         """The server's reply. The driver sends a command once, to the primary, and never again by itself."""
         reply = await self._database.command(command, codec_options=_DATES)
+        self.operation_time = reply.get("operationTime")
         for fault in (reply.get("writeConcernError"), *reply.get("writeErrors", ())):
             if fault:
                 raise server_error(self.place, fault.get("code"), fault.get("errmsg", "a write failed"))
