@@ -24,6 +24,7 @@ from tenure import BackendError, Event, Scheduler, every  # noqa: E402
 from .broken import BROKEN  # noqa: E402
 from .handlers import handler_of  # noqa: E402
 from .journal import Journal  # noqa: E402
+from .orphans import end_with_parent  # noqa: E402
 from .workload import jobs_of  # noqa: E402
 
 GRACE_MS = 3_000
@@ -111,6 +112,7 @@ def tick(log: Log, ended: threading.Event) -> None:
 
 def main() -> None:
     """Run until SIGTERM, which this waits for rather than handles, so that it cannot come in between anything."""
+    end_with_parent()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     logging.getLogger("tenure").addHandler(logging.NullHandler())
     logging.getLogger("tenure").propagate = False  # what it says is in the events; all else is unexpected

@@ -1,6 +1,7 @@
 """What is typed to run chaos."""
 
 import argparse
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parsed(arguments)
     if given.plan:
         return _show_plan(given)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # servers are ended, too
     given.out.mkdir(parents=True, exist_ok=True)
     judgements = [_judged(given, Path(kept)) for kept in given.again]
     for target in [] if given.again else given.targets or _installed():

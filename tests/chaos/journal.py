@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .orphans import end_with_parent
+
 _PATIENCE_S = 10.0
 _LARGEST = 4_096
 
@@ -58,5 +60,6 @@ def _answer(end: socket.socket, sender: Any, answer: bytes) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     Path(sys.argv[1]).unlink(missing_ok=True)
     serve(sys.argv[1], sys.argv[2], fenced=sys.argv[3:] != ["unfenced"])
