@@ -145,3 +145,23 @@ def test_the_claims_of_a_fast_clock_are_not_sent_all_at_once_when_they_are_due(w
     assert sum(event.kind == "skip" and event.reason == "early" for event in a.events) == 200
     assert len(work.executions) == 200
     assert backend.most == 64
+
+
+def test_a_handler_is_told_the_overlap_rule_its_claim_was_won_under(world, work, jobs):
+    """The job was replaced while the takeover's claim was repeated: beside another run, fences are compared per run."""
+    scopes = []
+
+    async def handler(ctx):
+        scopes.append((ctx.overlap, ctx.fence_scope))
+
+    a = world.start(jobs(work, schedule=ONCE, lease="3s", overlap="allow"), "a")
+    world.run_until(lambda: work.executions)
+    b = world.start(jobs(handler, schedule=ONCE, lease="3s", overlap="allow"), "b")
+    world.advance("100ms")
+    a.crash()
+    b.cut_off("refused")
+    world.run_until(lambda: b.count("error"), within="10s", what="a check that fails")
+    b.replace("sync", ONCE, handler, lease="3s", overlap="skip")
+    b.reconnect()
+    world.run_until(lambda: b.count("success"), within="10s")
+    assert scopes == [("allow", "run")]

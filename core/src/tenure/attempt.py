@@ -38,7 +38,9 @@ class Attempt:
     ) -> None:
         self.job = job
         self.lease = lease
-        self.ctx = Context(job.name, slot, number, fence, mode, instance.name, job.overlap)
+        # A job that was replaced while the claim was on its way has perhaps another rule than the store went by.
+        overlap = job.overlap if lease is None else lease.claim.overlap
+        self.ctx = Context(job.name, slot, number, fence, mode, instance.name, overlap)
         self._instance = instance
         self._started_at = started_at
         self._started_ms = instance.clock.monotonic_ms()
