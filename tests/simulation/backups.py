@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from .history import History, Tenure, told_before_end
+from .history import NEVER, History, Tenure, told_before_end
 from .invariants import EPS_S, Found, invariant
 from .node import Node
 from .timeline import Call
@@ -178,7 +178,11 @@ def a_lost_run_is_watched(history: History) -> Iterator[Found]:
             continue
         node = history.nodes[one.who]
         wait_s = 2 * history.slowest_beat_s(node, one.job) + EPS_S
-        duty = _Duty("lost", node, one.job, one.slot, one.ended_s + EPS_S, one.ended_seq, one.ended_s + wait_s)
+        asked = history.claims.get((one.who, one.job, one.slot), ())
+        heard_s = min(
+            (call.sent_s for call in asked if call.sent_s >= one.ended_s and history.asks_why(call)), default=NEVER
+        )
+        duty = _Duty("lost", node, one.job, one.slot, heard_s + EPS_S, one.ended_seq, heard_s + wait_s)
         others = [other for other in history.executed_by[one.who, one.job] if other is not one]
         busy = any(other.began_s <= duty.due_s and history.end_s(other) >= one.ended_s for other in others)
         if not busy and not history.timed_out(one) and not _looked(history, duty):

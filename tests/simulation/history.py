@@ -16,6 +16,7 @@ RunKey = tuple[str, int]
 AttemptKey = tuple[str, int, int]
 
 NEVER = float("inf")
+ENDS = ("success", "failure", "interrupted")
 
 
 @dataclass(eq=False)
@@ -205,9 +206,17 @@ class History:
                 ends = [end.ended_s for end in self.of_token(call.token, "release", "finish")]
                 ended_s = max((NEVER if end is None else end for end in ends), default=NEVER if one is None else 0.0)
                 if one is not None:
-                    ended_s = max(ended_s, NEVER if one.ended_s is None else one.ended_s)
+                    ended_s = max(ended_s, self.heard_s(one))
                 found[call.who, call.job].append((call.slot, call.ended_s or 0.0, ended_s, one))
         return found
+
+    def heard_s(self, one: Execution) -> float:
+        """When its instance knew that it had ended; where the application's loop is blocked, that may be later."""
+        if one.ended_s is None:
+            return NEVER
+        told = self.events_of.get((one.who, one.job, one.slot), ())
+        heard = [at_s for at_s, _, event in told if event.kind in ENDS and event.attempt == one.attempt]
+        return max(one.ended_s, min(heard, default=NEVER) if one.reason == "lost" else one.ended_s)
 
     def asks_why(self, call: Call) -> bool:
         """Whether it is, or may be, a holder's question why it lost the run, which changes nothing."""

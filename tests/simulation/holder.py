@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise, zip_longest
 
-from .history import NEVER, History, Tenure, frozen, frozen_s, thawed_by, told_before_end
+from .history import ENDS, NEVER, History, Tenure, frozen, frozen_s, thawed_by, told_before_end
 from .invariants import EPS_S, Found, invariant
 from .timeline import Call, Execution
 
@@ -290,15 +290,12 @@ def only_a_stop_gives_back(history: History) -> Iterator[Found]:
                 yield Found(call.sent_s, text, one.job, one.slot)
 
 
-_ENDS = ("success", "failure", "interrupted")
-
-
 @invariant("instance-finish-decides")
 def events_tell_the_truth(history: History) -> Iterator[Found]:
     """Success and failure are told only of what the store has as such, once a run; each execution is told of once."""
     ended: set[tuple[str, int]] = set()
     told: set[tuple[str, int, int]] = set()
-    for node, at_s, seq, event in history.events(*_ENDS):
+    for node, at_s, seq, event in history.events(*ENDS):
         tenure = history.tenures.get((event.job, event.slot, event.attempt))
         token = tenure.won.token if tenure is not None else ""
         stored = any(call.answer is True and call.ended_seq < seq for call in history.of_token(token, "finish"))
@@ -360,7 +357,7 @@ def _reported(history: History) -> dict[tuple[str, int, int], list[tuple[str, fl
                 continue  # a holder asks why it lost: whoever exhausted the run was told before
             for lost in call.answer.previous:
                 found[call.job, lost.slot, lost.attempt].append((call.who, call.ended_s))
-    for node, at_s, _, event in history.events(*_ENDS):
+    for node, at_s, _, event in history.events(*ENDS):
         found[event.job, event.slot, event.attempt].append((node.name, at_s))
     return found
 

@@ -249,6 +249,7 @@ class Node:
         for loop in self.loops:
             with suppress(Livelock):
                 loop.discard()
+            loop.close()  # where it could not be discarded
 
     # What is asked of it
 

@@ -4,6 +4,8 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
+from tenure.model import ActiveRun
+
 from .history import NEVER, History, frozen, frozen_s
 from .invariants import EPS_S, Found, invariant
 from .node import Node
@@ -119,16 +121,20 @@ def _slots(history: History) -> Iterator[tuple[Node, Spec, int, float]]:
 
 
 def _recovered_by(history: History, node: Node, job: str, at_s: float) -> bool:
-    arrived_s = _arrived_s(node, job, at_s)
-    return any(
-        call.name == "active"
-        and job in call.request
-        and call.answered
-        and arrived_s <= call.sent_s
-        and call.ended_s is not None
-        and call.ended_s < at_s
-        for call in node.link.calls
-    )
+    recovery = _recovery(node, job, _arrived_s(node, job, at_s))
+    return recovery is not None and recovery.ended_s is not None and recovery.ended_s < at_s
+
+
+def _recovery(node: Node, job: str, arrived_s: float) -> Call | None:
+    """The call that told what was unfinished of a job that came then, if one was answered.
+
+    A job that was removed before it was recovered, and came again, is asked for anew after the first answer.
+    """
+    asked = [call for call in node.link.calls if call.name == "active" and job in call.request]
+    before = [call for call in asked if call.sent_s < arrived_s]
+    answered = [call for call in asked if call.answered and call.sent_s >= arrived_s]
+    pending = bool(before) and not (before[-1].answered and (before[-1].ended_s or NEVER) <= arrived_s)
+    return next(iter(answered[int(pending) :]), None)
 
 
 def _arrived_s(node: Node, job: str, at_s: float) -> float:
@@ -287,27 +293,21 @@ def recovery_comes_first(history: History) -> Iterator[Found]:
 def unfinished_runs_are_taken_up(history: History) -> Iterator[Found]:
     """What is over is claimed at once, what is live is watched; but under skip the newest slot alone."""
     for node in history.nodes.values():
-        asked: dict[str, float] = {}
-        for call in node.link.calls:
-            if call.name != "active" or not call.answered or call.ended_s is None:
-                continue
-            for job in call.request:
-                arrived_s = _arrived_s(node, job, call.sent_s)
-                if asked.get(job) == arrived_s:
-                    continue
-                asked[job] = arrived_s
-                for run in call.answer.runs:
-                    if run.job == job:
-                        yield from _taken_up(history, node, call, run)
+        came = [(one.spec.name, _arrived_s(node, one.spec.name, one.span.since_s)) for one in node.life.specs]
+        for job, arrived_s in sorted(set(came)):
+            call = _recovery(node, job, arrived_s)
+            for run in call.answer.runs if call is not None else ():
+                if run.job == job:
+                    yield from _taken_up(history, node, call, run)
 
 
-def _taken_up(history: History, node: Node, call: Call, run: object) -> Iterator[Found]:
-    job, slot, now_s = run.job, run.slot, call.ended_s  # type: ignore[attr-defined]
+def _taken_up(history: History, node: Node, call: Call, run: ActiveRun) -> Iterator[Found]:
+    job, slot, now_s = run.job, run.slot, call.ended_s
     spec = node.spec(job, now_s)
     if spec is None:
         return
     latest = call.answer.now_ms - call.answer.now_ms % spec.every_ms
-    live = run.live  # type: ignore[attr-defined]
+    live = run.live
     if spec.overlap == "skip" and latest > slot and not live:
         return
     wait_s = 2 * history.slowest_beat_s(node, job) if live else 0.0
@@ -339,14 +339,7 @@ def the_latest_slot_is_caught_up(history: History) -> Iterator[Found]:
 def _caught_up(history: History, node: Node, spec: Spec, since_s: float) -> Iterator[Found]:
     if spec.catch_up_ms is None or _arrived_s(node, spec.name, since_s) != since_s:
         return
-    active = next(
-        (
-            call
-            for call in node.link.calls
-            if call.name == "active" and spec.name in call.request and call.answered and call.sent_s >= since_s
-        ),
-        None,
-    )
+    active = _recovery(node, spec.name, since_s)
     if active is None or active.ended_s is None:
         return
     latest = active.answer.now_ms - active.answer.now_ms % spec.every_ms
