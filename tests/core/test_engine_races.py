@@ -162,6 +162,7 @@ def test_a_handler_is_told_the_overlap_rule_its_claim_was_won_under(world, work,
     b.cut_off("refused")
     world.run_until(lambda: b.count("error"), within="10s", what="a check that fails")
     b.replace("sync", ONCE, handler, lease="3s", overlap="skip")
+    world.advance("3s")
     b.reconnect()
     world.run_until(lambda: b.count("success"), within="10s")
     assert scopes == [("allow", "run")]
