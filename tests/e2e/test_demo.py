@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tenure.model import RunResult
+from tenure_conformance.targets.redis import target as redis
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -136,6 +137,30 @@ def test_the_demo_shows_a_takeover_a_refused_owner_and_a_release(tmp_path: Path)
     assert "1 stale owner refused" in done.stdout.splitlines()[-1]
     assert picture.read_text(encoding="utf-8").startswith("<svg")
     assert time.monotonic() - began < 100  # it aims at 20 s; this machine may be busy
+
+
+@pytest.mark.slow
+def test_the_demo_plays_on_a_store_that_is_there_and_tells_nobody_its_password() -> None:
+    with redis.serving(None, "binary") as url:
+        secret = url.replace("redis://", "redis://default:sesame@", 1)
+        play = [*COMMAND, "--backend", secret]
+        lines = []
+        with subprocess.Popen(play, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+            assert demo.stdout is not None
+            for line in demo.stdout:  # it ends by itself: each of its steps has a limit
+                lines.append(line)
+                if ready := re.search(r"is ready, pid (\d+)", line):
+                    assert "sesame" not in Path(f"/proc/{ready[1]}/cmdline").read_text()
+        assert demo.returncode == 0, "".join(lines)
+    assert re.search(r"3 processes, redis://.* \(namespace tenure-demo-\w{6}\)", lines[0])
+    assert "sesame" not in "".join(lines)
+    assert re.search(r"\d+ slots, each ran to success exactly once; none was lost", "".join(lines))
+
+
+def test_a_store_that_processes_cannot_share_is_refused() -> None:
+    done = subprocess.run([*COMMAND, "--backend", "memory://"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "share leases" in done.stderr
 
 
 @pytest.mark.slow

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from tenure.demo.ledger import Ledger
+from tenure.demo.place import Place
 from tenure.demo.processes import Process, Processes, Report
 from tenure.demo.story import Act, AttemptStory, Deed, Story, WorkerStory, expected_slots, faults, now_ms, slot_text
 from tenure.demo.worker import JOB, PERIOD_MS, WORK_MS
 from tenure.model import Claim, RunResult, new_token
 from tenure.protocol import LeaseBackend
-from tenure.registry import connect
 
 PATIENCE_S = 15.0
 """A step takes a second or three; on a loaded machine it may take longer, and is not wrong for that."""
@@ -46,12 +46,11 @@ class PlotFailed(Exception):
 
 
 class Director:
-    """Plays the demo on a directory of its own."""
+    """Plays the demo on a store, with a ledger in a directory of its own."""
 
-    def __init__(self, directory: Path, story: Story, screen: Screen) -> None:
-        self._store = directory / "jobs.db"
+    def __init__(self, place: Place, directory: Path, story: Story, screen: Screen) -> None:
+        self._place = place
         self._ledger_path = directory / "ledger.db"
-        self._url = f"sqlite:///{self._store}?synchronous=normal&keep_results={_KEPT}"
         self._ledger = Ledger(self._ledger_path)
         self._story = story
         self._screen = screen
@@ -62,14 +61,14 @@ class Director:
         """Play it all; gives what went wrong, a line each."""
         self._ledger.create()
         try:
-            with Processes(self._url, str(self._ledger_path)) as self._processes:
+            with Processes(self._place, self._ledger_path) as self._processes:
                 self._plot()
         except PlotFailed as failed:
             return [str(failed)]
         return self._faults()
 
     def _plot(self) -> None:
-        self._say("three processes start, on one SQLite file")
+        self._say(f"three processes start, on {self._place.shown}")
         first_slot = self._start(3)
         self._slots_pass(3)
         self._perform(self._kill)
@@ -81,7 +80,7 @@ class Director:
         self._end(first_slot)
 
     def _faults(self) -> list[str]:
-        history = asyncio.run(read_history(self._url, self._expected, self._story))
+        history = asyncio.run(read_history(self._place, self._expected, self._story))
         return faults(self._expected, history, self._ledger.entries())
 
     # The acts
@@ -145,7 +144,7 @@ class Director:
     def _sleeps_without_lock(self) -> bool:
         """Whether the sleeper holds no lock of a file: in the middle of a transaction it would stop everybody."""
         time.sleep(_ASLEEP_S)
-        return _may_write(self._store) and _may_write(self._ledger_path)
+        return all(_may_write(path) for path in (self._place.file, self._ledger_path) if path is not None)
 
     def _thaw(self, act: Act) -> bool:
         self._processes[act.worker].signal(signal.SIGCONT)
@@ -227,18 +226,18 @@ class Director:
         self._screen.say(text)
 
 
-async def read_history(url: str, expected: list[int], story: Story) -> list[RunResult]:
+async def read_history(place: Place, expected: list[int], story: Story) -> list[RunResult]:
     """The store's records; of a slot without a success the store is asked whether its run has ended.
 
     A holder that is killed between the two writes of an end leaves no record of it.
     """
     async with AsyncExitStack() as stack:
-        backend = cast(LeaseBackend, connect(url))
+        backend = cast(LeaseBackend, place.connected())
         await stack.enter_async_context(backend)
         history = await backend.results(JOB, limit=_KEPT)
         done = {result.slot for result in history if result.status == "success"}
         for slot in sorted({*expected} - done):
-            answer = await backend.claim(_question(slot))
+            answer = await backend.claim(_question(slot, place.lease_ms))
             known = story.attempts.get((slot, answer.attempt or 0))
             if answer.status == "success" and known is not None:
                 times = (known.started_ms, known.started_ms)
@@ -246,14 +245,14 @@ async def read_history(url: str, expected: list[int], story: Story) -> list[RunR
         return history
 
 
-def _question(slot: int) -> Claim:
+def _question(slot: int, lease_ms: int) -> Claim:
     """A takeover claim ``after`` 0, which changes nothing about a run that was started (docs/protocol.md, row 5)."""
     return Claim(
         job=JOB,
         slot=slot,
         token=new_token(),
         instance="demo",
-        lease_ms=1_000,
+        lease_ms=lease_ms,
         mode="takeover",
         overlap="allow",
         max_attempts=_KEPT,

@@ -7,10 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tenure.demo.story import Act, AttemptStory, Story, WorkerStory, now_ms, slot_text
-from tenure.demo.worker import LEASE_MS
 
 TITLE = "tenure demo"
-SUBTITLE = f"3 processes, 1 SQLite file, a job every second, leases of {LEASE_MS / 1_000:g} s"
 
 _LEAST_CELL_MS = 150
 _SPAN_MS = 18_000

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 
 from tenure.demo.director import Director
+from tenure.demo.place import Place, own_file
 from tenure.demo.screens import LiveScreen, PlainScreen
 from tenure.demo.story import Story
 
@@ -21,18 +22,19 @@ def playable() -> bool:
     return hasattr(signal, "SIGSTOP") and hasattr(signal, "pthread_sigmask")
 
 
-def play(console: Console, *, record: Path | None = None) -> bool:
+def play(console: Console, *, place: Place | None = None, record: Path | None = None) -> bool:
     """Play the demo, half a minute at most; whether all was as it should be.
 
-    ``record`` is a file that gets the last picture, as SVG. No process and no file of the demo is left, also after a
-    Ctrl-C or a SIGTERM, which raise KeyboardInterrupt.
+    Without a ``place`` it is a SQLite file of the demo's own. ``record`` is a file that gets the last picture, as SVG.
+    No process and no file of the demo is left, also after a Ctrl-C or a SIGTERM, which raise KeyboardInterrupt.
     """
-    story = Story()
     live = console.is_terminal and not console.is_dumb_terminal
-    screen = LiveScreen(console, story) if live else PlainScreen(console, story)
     with _interruptible(), tempfile.TemporaryDirectory(prefix="tenure-demo-") as directory:
+        place = place or own_file(Path(directory))
+        story = Story(place.subtitle)
+        screen = LiveScreen(console, story) if live else PlainScreen(console, story)
         with screen:
-            found = Director(Path(directory), story, screen).play()
+            found = Director(place, Path(directory), story, screen).play()
         screen.end(found)
     if record is not None:
         _record(record, screen.picture(found, _RECORDED_WIDTH))

@@ -1,14 +1,18 @@
 """The demo's processes: started, told, signalled, and none left behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
+
+from tenure.demo.place import Place
 
 Report = Mapping[str, Any]
 
@@ -18,13 +22,14 @@ _GONE: Report = {"kind": "gone"}
 class Process:
     """One worker; what it reports goes to a queue, in order, and at its end ``gone``."""
 
-    def __init__(self, name: str, arguments: list[str], reports: "SimpleQueue[tuple[str, Report]]") -> None:
+    def __init__(self, name: str, told: Mapping[str, str], reports: "SimpleQueue[tuple[str, Report]]") -> None:
         self.name = name
         self._reports = reports
         # A group of its own: a Ctrl-C is for the parent alone. Should the parent be killed, its workers see the end of
         # their stdin, and one that is frozen gets a SIGHUP from the kernel, since its group is orphaned.
         self._popen = subprocess.Popen(  # noqa: S603 - this very Python and our own module
-            [sys.executable, "-m", "tenure.demo.worker", name, *arguments],
+            [sys.executable, "-m", "tenure.demo.worker", name],
+            env={**os.environ, **told},  # a URL may hold a password, and arguments are seen by all users
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -77,8 +82,13 @@ class Process:
 class Processes:
     """All workers of a demo, the living and the dead; on leaving none lives."""
 
-    def __init__(self, url: str, ledger: str) -> None:
-        self._arguments = [url, ledger]
+    def __init__(self, place: Place, ledger: Path) -> None:
+        self._told = {
+            "TENURE_URL": place.url,
+            "TENURE_NAMESPACE": place.namespace,
+            "TENURE_LEASE": f"{place.lease_ms}ms",
+            "TENURE_LEDGER": str(ledger),
+        }
         self._reports: SimpleQueue[tuple[str, Report]] = SimpleQueue()
         self._all: dict[str, Process] = {}
 
@@ -91,7 +101,7 @@ class Processes:
 
     def start(self, name: str) -> Process:
         """Start a worker."""
-        process = self._all[name] = Process(name, self._arguments, self._reports)
+        process = self._all[name] = Process(name, self._told, self._reports)
         return process
 
     def __getitem__(self, name: str) -> Process:

@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from tenure.demo.picture import SUBTITLE, TITLE, lanes, slot_table, verdict
+from tenure.demo.picture import TITLE, lanes, slot_table, verdict
 from tenure.demo.processes import Report
 from tenure.demo.story import Story, slot_text
 
@@ -26,7 +26,7 @@ class PlainScreen:
         self._log = Log(story)
 
     def __enter__(self) -> "PlainScreen":
-        self._print(Text(f"{TITLE}: {SUBTITLE}"))
+        self._print(Text(f"{TITLE}: {self._story.subtitle}"))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +101,13 @@ class LiveScreen:
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        now = Group(_title(), Text(), lanes(self._story, self._console.width), Text(), *self._log.notable[-_LOG_LINES:])
+        now = Group(
+            _title(self._story),
+            Text(),
+            lanes(self._story, self._console.width),
+            Text(),
+            *self._log.notable[-_LOG_LINES:],
+        )
         self._live.update(now, refresh=True)
 
 
@@ -135,7 +141,7 @@ class Log:
 
 def whole_picture(story: Story, log: Log, found: list[str], width: int) -> RenderableType:
     """What is left on a terminal in the end."""
-    parts = (Group(_title()), lanes(story, width), Group(*log.notable), slot_table(story))
+    parts = (Group(_title(story)), lanes(story, width), Group(*log.notable), slot_table(story))
     return Group(*(line for part in parts for line in (part, Text())), *verdict(story, found))
 
 
@@ -170,5 +176,5 @@ def _words(story: Story, kind: str, report: Report) -> str | None:
     return None
 
 
-def _title() -> Text:
-    return Text.assemble((TITLE, "bold"), f"  {SUBTITLE}")
+def _title(story: Story) -> Text:
+    return Text.assemble((TITLE, "bold"), f"  {story.subtitle}")

@@ -59,7 +59,8 @@ class Act:
 class Story:
     """Everything told, by attempt and by worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, subtitle: str = "") -> None:
+        self.subtitle = subtitle
         self.attempts: dict[tuple[int, int], AttemptStory] = {}
         self.workers: dict[str, WorkerStory] = {}
         self.acts: list[Act] = []

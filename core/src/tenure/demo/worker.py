@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from time import time_ns
 
@@ -18,11 +19,9 @@ from tenure.scheduler import Scheduler
 
 JOB = "pay"
 PERIOD_MS = 1_000
-LEASE_MS = 1_500
 WORK_MS = 700
 
 OPTIONS: JobOptions = {
-    "lease": f"{LEASE_MS}ms",
     "heartbeat": "200ms",
     "overlap": "allow",  # a run that waits for its takeover holds up no later slot
     "max_attempts": 10,
@@ -92,13 +91,14 @@ def report(kind: str, **fields: object) -> None:
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
-def main(name: str, url: str, ledger: str) -> None:
+def main(name: str, told: Mapping[str, str]) -> None:
     """Run until SIGTERM, which this waits for rather than handles, so that it cannot come in between anything."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     logging.getLogger("tenure").addHandler(logging.NullHandler())  # the parent tells what there is to tell
-    schedule, worker = UntilTold(), Worker(name, Ledger(Path(ledger)))
-    scheduler = Scheduler(url, instance=name, grace="5s", on_event=worker.tell, **OPTIONS)
-    scheduler.add(JOB, schedule, worker.pay)
+    schedule, worker = UntilTold(), Worker(name, Ledger(Path(told["TENURE_LEDGER"])))
+    url, namespace = told["TENURE_URL"], told["TENURE_NAMESPACE"]
+    scheduler = Scheduler(url, namespace=namespace, instance=name, grace="5s", on_event=worker.tell, **OPTIONS)
+    scheduler.add(JOB, schedule, worker.pay, lease=told["TENURE_LEASE"])
     threading.Thread(target=_obey, args=(schedule,), daemon=True).start()
     scheduler.start()
     report("ready")
@@ -114,4 +114,4 @@ def _obey(schedule: UntilTold) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1], os.environ)
