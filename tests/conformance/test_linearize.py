@@ -3,11 +3,13 @@
 import asyncio
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tenure import decision
 from tenure.decision import EMPTY
 from tenure.model import Claim
+from tenure_conformance.histories import assert_linearizable
 from tenure_conformance.linearize import JobModel, Operation, Search, shrunk
 from tenure_conformance.timing import Uncertain
 from tenure_conformance.verdict import Call
@@ -73,6 +75,22 @@ def test_a_call_that_was_cut_off_may_have_happened_or_not(happened):
     ]
     relaxed = replace(model(), fences_told=False)
     assert Search(history, relaxed).found()
+
+
+def test_a_claim_that_was_cut_off_may_have_won_before_anything_was_answered():
+    lost, two = claim("lost"), claim("two")
+    _, second = won(two, won(lost)[0], NOW + 1_767)
+    calls = [
+        operation(0, 500, "claim", None, claim=lost).call,
+        operation(1_700, 1_900, "claim", second, claim=two).call,
+    ]
+    calls[0].error = "no answer"
+    target = SimpleNamespace(fences="clock")
+    bench = SimpleNamespace(granted=lambda lease_ms: lease_ms, loose_ms=0, target=target, calls=calls)
+    assert_linearizable(bench, list(calls))
+    calls[0].begin_ms, calls[0].end_ms = 1_600, 1_650
+    with pytest.raises(AssertionError, match="fit no order"):
+        assert_linearizable(bench, list(calls))
 
 
 def test_a_lost_update_of_a_heartbeat_has_none():

@@ -1,6 +1,7 @@
 """Concurrent random histories: many clients call what they like, and the answers must fit one order of the calls."""
 
 import asyncio
+import math
 import random
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
@@ -145,11 +146,17 @@ def _model(bench: Bench, operations: Sequence[Operation]) -> JobModel:
     unknown_wins = any(not operation.known and operation.call.name == "claim" for operation in operations)
     return JobModel(
         granted=lambda claim: replace(claim, lease_ms=bench.granted(claim.lease_ms)),
-        slop_ms=max(clocks) - min(clocks) + bench.loose_ms + 1 if clocks else 0,
+        slop_ms=_span_ms(operations) + bench.loose_ms + 1,
         clock_ms=min(clocks, default=0),
         fences_told=bench.target.fences == "clock" and bench.loose_ms == 0 and not unknown_wins,
         observed=_observed(answers),
     )
+
+
+def _span_ms(operations: Sequence[Operation]) -> int:
+    """How long the history took: what is not known to have been earlier or later than all answers was within it."""
+    moments = [moment for one in operations for moment in (one.begin, one.call.end_ms) if moment is not None]
+    return math.ceil(max(moments) - min(moments)) if moments else 0
 
 
 def _observed(answers: Sequence[Any]) -> dict[str, tuple[int, int]]:
