@@ -251,7 +251,7 @@ def _went_on(history: History, tenure: Tenure, lapse_s: float, due_s: float) -> 
     won = tenure.won
     if due_s >= history.sim.end_s or any(lapse_s <= since <= due_s for since, _ in tenure.spans):
         return True
-    if tenure.status != "released" and tenure.over_s <= due_s:
+    if tenure.ended_s <= due_s:
         return True
     return any(
         other is not tenure
@@ -290,7 +290,7 @@ def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
     quiet_s, at_s = history.sim.quiet_from_s, history.sim.stop_s - EPS_S  # just before everyone is stopped
     for (job, slot), tenures in history.runs.items():
         last = tenures[-1]
-        if last.won.at_s > at_s or (last.status not in ("open", "released") and last.over_s <= at_s):
+        if last.won.at_s > at_s or last.ended_s <= at_s:
             continue
         backups = [node for node in history.nodes.values() if history.well(node, job, quiet_s + EPS_S, at_s)]
         fresh = any(node.life.began_s >= quiet_s - EPS_S for node in backups)  # it has asked what is unfinished

@@ -27,6 +27,8 @@ class Tenure:
     spans: list[tuple[float, float]] = field(default_factory=list)
     over_s: float = NEVER
     status: str = "open"
+    ended_s: float = NEVER
+    """When the run was ended with it as the last one, also after it had been given back."""
 
     @property
     def key(self) -> AttemptKey:
@@ -91,6 +93,8 @@ class History:
                 tenure.spans.append((change.at_s, change.until_s))
             elif tenure.status != "released":
                 tenure.over_s, tenure.status = change.at_s, change.status
+            if change.status not in ("open", "released"):
+                tenure.ended_s = min(tenure.ended_s, change.at_s)
         return found
 
     @cached_property
