@@ -1,5 +1,6 @@
 """What the reference would have answered: ``tenure.decision`` as the model of one job, moved along by what is seen."""
 
+import asyncio
 from dataclasses import replace
 
 from tenure import decision
@@ -30,8 +31,11 @@ class Oracle:
 
     async def claim(self, client: Client, claim: Claim) -> ClaimResult:
         """The claim's answer, which must be the model's."""
+        if self.bench.a.capabilities.lease_granularity_ms > 1:
+            await self._settled(client)
         answer = await client.claim(claim)
-        self._check_certain(answer.now_ms)
+        if self._doubt_ms(answer.now_ms):
+            raise Uncertain("a lease ended just when a run was claimed, and the store may not have noticed yet")
         state, expected = self.expect(claim, answer)
         self.compare(expected, answer)
         self.state = self._told(state, claim, answer)
@@ -98,8 +102,7 @@ class Oracle:
 
     async def look(self, client: Client, renewed: dict[int, int] | None = None) -> ActiveRuns:
         """What ``active`` shows, which must be the model's runs; ``renewed``: slots, and when at earliest."""
-        active = await client.active(self.job)
-        self._check_certain(active.now_ms)
+        active = await self._settled(client)
         for slot, earliest in (renewed or {}).items():
             self._pin(slot, earliest, active)
         expected = decision.active(self.job, self.state, active.now_ms)
@@ -113,14 +116,18 @@ class Oracle:
         assert list(active.runs) == fits, f"expected {expected}, active shows {active}"
         return active
 
-    def _check_certain(self, now_ms: int) -> None:
-        """Uncertain if a lease is over by the clock, and a store that counts in coarse steps may still end it."""
+    async def _settled(self, client: Client) -> ActiveRuns:
+        """What ``active`` shows as soon as it is certain which leases the store sees as over."""
+        while doubt_ms := self._doubt_ms((active := await client.active(self.job)).now_ms):  # noqa: ASYNC110  only time helps
+            await asyncio.sleep(doubt_ms / 1_000)
+        return active
+
+    def _doubt_ms(self, now_ms: int) -> int:
+        """How long a store that counts in coarse steps may still see a lease that is over by the clock."""
         if self.bench.a.capabilities.lease_granularity_ms == 1:
-            return
-        for run in self.state.unfinished:
-            over_ms = now_ms - run.expires_at
-            if run.status == "open" and 0 <= over_ms < self.bench.target.timing.slack_ms:
-                raise Uncertain(f"the lease of {run.slot} ended {over_ms} ms ago, and may still be seen")
+            return 0
+        ends = (run.expires_at for run in self.state.unfinished if run.status == "open" and run.expires_at <= now_ms)
+        return max(0, self.bench.target.timing.slack_ms - (now_ms - max(ends, default=0)))
 
     def _pin(self, slot: int, earliest: int, active: ActiveRuns) -> None:
         """Take a renewed lease's end from what is seen, if it lies where it must."""
