@@ -318,6 +318,6 @@ def _fenced(state: JobState, slot: int, fence: int) -> JobState:
 
 
 async def _pause(tries: int) -> None:
-    """Let others go first, who change the same job all the time."""
+    """Let others go first, who change the same job all the time; no longer each time, or who loses goes on losing."""
     if tries:
-        await asyncio.sleep(random.uniform(0, PAUSE_S * min(tries, 10)))
+        await asyncio.sleep(random.uniform(0, PAUSE_S))
