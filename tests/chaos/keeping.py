@@ -65,11 +65,20 @@ def _answered(story: Story, spec: JobSpec, slot: int) -> Iterator[Finding]:
     if attempts and any(_finished_and_died(story, one) for one in attempts):
         yield Excused(rule, due, "its holder ended between its end and its record")
         return
-    if attempts and story.away(story.evidence.end - _SETTLE_LEASES * story.settings.lease_ms / 2, story.evidence.end):
-        yield Excused(rule, due, "the store was away or slow at the very end")
+    if _unsettled(story, notes, known=bool(attempts)):
+        yield Excused(rule, due, "the store was away, slow or overloaded until the very end")
         return
     told = "; ".join(str(one) for one in attempts) or "nobody started it"
     yield Violation(rule, due, f"no one says what became of it: {told}", spec.name, slot)
+
+
+def _unsettled(story: Story, notes: list[Note], *, known: bool) -> bool:
+    """Whether a run that somebody knows of could not be brought to its end before all were stopped."""
+    end = story.evidence.end
+    known = known or any(note.kind == "skip" and note.more.get("reason") == "taken" for note in notes)
+    begin = end - _SETTLE_LEASES * story.settings.lease_ms / 2
+    failing = any(story.fails(life.instance, begin, end) for life in story.evidence.lives)
+    return known and (failing or story.away(begin, end))
 
 
 def _has_ended(attempt: Attempt) -> bool:
