@@ -3,8 +3,10 @@
 import asyncio
 from datetime import timedelta
 
-from tenure.errors import BackendUnavailable
+import pytest
+from tenure.errors import BackendUnavailable, SchedulerStateError
 from tenure.memory import MemoryBackend
+from tenure.model import ClaimResult
 from tenure.schedule import cron
 
 ONCE = cron("10 0 12 * * *")  # the world begins at noon: one slot, ten seconds later
@@ -166,3 +168,39 @@ def test_a_handler_is_told_the_overlap_rule_its_claim_was_won_under(world, work,
     b.reconnect()
     world.run_until(lambda: b.count("success"), within="10s")
     assert scopes == [("allow", "run")]
+
+
+@pytest.mark.parametrize("leases", [True, False], ids=["lease", "claim-only"])
+def test_a_trigger_takes_no_other_slot_once_its_instance_stops(world, work, jobs, leases):
+    """Its slot is another's; the answer comes when the stop has begun."""
+    asked = []
+
+    class ClaimOnly:
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        async def save_result(self, job, result):
+            pass
+
+        async def claim(self, job, slot, token):
+            asked.append(slot)
+            await asyncio.sleep(1)
+            return False
+
+    class Leases(MemoryBackend):
+        async def claim(self, claim):
+            asked.append(claim.slot)
+            await asyncio.sleep(1)
+            return ClaimResult(outcome="done", now_ms=world.store_ms(), status="superseded")
+
+    a = world.start(jobs(work, schedule=ONCE), "a", backend=Leases(world.store) if leases else ClaimOnly())
+    world.advance("1s")
+    triggered = a._begin(a._engine.trigger("sync"))
+    world.advance("500ms")
+    a.stop()
+    assert len(asked) == 1
+    with pytest.raises(SchedulerStateError, match="stops and claims no more"):
+        triggered.result()

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, cast
 
 from tenure.attempt import Attempt
 from tenure.calls import Answer, Calls, asked
-from tenure.errors import BackendError
+from tenure.errors import BackendError, SchedulerStateError
 from tenure.events import Exhausted, InterruptReason, Skip, SkipReason, logger
 from tenure.executor import Call, Executor
 from tenure.heartbeat import Heartbeats, Lease
@@ -86,6 +86,7 @@ class LeaseRunner:
                 self._answered(job, claim, answer)
                 break
             slot = max(result.now_ms, slot + 1)
+            _check_claims(self._instance, job)
         return Triggered(claim.slot, result.outcome)
 
     # What the watches ask for
@@ -392,6 +393,7 @@ class ClaimOnlyRunner:
                 self._instance.spawn(self._execute(job, slot, "manual"))
                 return Triggered(slot, "won")
             slot += 1
+            _check_claims(self._instance, job)
         return Triggered(slot - 1, "running")
 
     async def _claim_again(self, job: Job, slot: int, mode: Mode, ask: Callable[[], Awaitable[bool]]) -> None:
@@ -439,6 +441,11 @@ class ClaimOnlyRunner:
 
 def _skip(instance: Instance, job: Job, slot: int, reason: SkipReason, holder: str | None = None) -> None:
     instance.emit(Skip(job=job.name, slot=slot, instance=instance.name, reason=reason, holder=holder))
+
+
+def _check_claims(instance: Instance, job: Job) -> None:
+    if instance.stopping.is_set():
+        raise SchedulerStateError(f"trigger({job.name!r}): the scheduler stops and claims no more")
 
 
 def _max_late_ms(job: Job, mode: Mode) -> int | None:
