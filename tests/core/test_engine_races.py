@@ -127,6 +127,30 @@ def test_a_job_added_again_while_it_waits_for_recovery_is_recovered_first(world,
     assert backend.asked == ["active", "active", "scheduled"]
 
 
+def test_a_trigger_of_a_job_added_again_meanwhile_waits_for_its_recovery(world, work, jobs):
+    """It began to wait for the recovery of the one that was removed."""
+    asked = []
+
+    class Slow(MemoryBackend):
+        async def active(self, names):
+            await asyncio.sleep(1)
+            asked.append("active")
+            return await super().active(names)
+
+        async def claim(self, claim):
+            asked.append(claim.mode)
+            return await super().claim(claim)
+
+    added = jobs(work, schedule=ONCE)
+    a = world.start(added, "a", backend=Slow(world.store))
+    triggered = a._begin(a._engine.trigger("sync"))
+    world.advance("500ms")
+    a.remove("sync")
+    a._call(lambda: a._engine.add(added))
+    world.run_until(triggered.done, within="5s")
+    assert asked == ["active", "active", "manual"]
+
+
 def test_the_claims_of_a_fast_clock_are_not_sent_all_at_once_when_they_are_due(world, work, jobs):
     """All of them were early, and wait for the same moment."""
 

@@ -87,6 +87,9 @@ class Engine:
             raise BackendUnavailable(f"the store does not answer, so {name!r} cannot be run now; see the error events")
         if self._instance.stopping.is_set():
             raise SchedulerStateError(f"trigger({name!r}): the scheduler stops and claims no more")
+        job = self._jobs.get(name)
+        if job is None:
+            raise UnknownJob(f"the job {name!r} was removed before it could be run")
         claim = self._instance.spawn(self._level.runner.trigger(job))  # a stop waits for it
         return await asyncio.shield(claim)
 
@@ -167,13 +170,14 @@ class Engine:
         if not await self._ready(job, slot, mode):
             self._skip_late(job, slot)
         elif job.name in self._jobs:
-            self._claim_when_ready(job, slot, mode)  # removed and added meanwhile, it has to be recovered anew
+            self._lane.put(job, slot, mode)
 
     async def _ready(self, job: Job, slot: int, mode: Mode) -> bool:
         """Wait until the job is recovered, not longer than a claim would be repeated."""
         try:
             async with asyncio.timeout(patience_ms(self._instance, job, slot, mode) / 1000):
-                await self._level.ready(job.name)
+                while not self._level.is_ready(job.name):  # removed and added meanwhile, it is recovered anew
+                    await self._level.ready(job.name)
         except TimeoutError:
             return False
         return True
