@@ -35,6 +35,10 @@ def _deadline_s(history: History, tenure: Tenure) -> float:
     return deadline_s
 
 
+_BLOCKED_S = 12.0
+"""So long the application's loop may be blocked, and so late an instance may hear that a handler has ended."""
+
+
 @invariant("instance-deadline")
 def own_deadline(history: History) -> Iterator[Found]:
     """A holder stops its handler by its own deadline."""
@@ -257,7 +261,7 @@ def each_end_is_stored(history: History) -> Iterator[Found]:
         finishes = history.of_token(token, "finish")
         if (
             not finishes
-            and one.ended_s + EPS_S < min(crashed_s, history.sim.end_s)
+            and one.ended_s + _BLOCKED_S < min(crashed_s, history.sim.end_s)
             and not frozen(node, one.ended_s, one.ended_s + EPS_S)
         ):
             yield Found(one.ended_s, f"{one.who} does not send finish", one.job, one.slot)

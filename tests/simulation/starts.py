@@ -78,7 +78,13 @@ def the_last_slot_does_not_fire_again(history: History) -> Iterator[Found]:
             if any(getattr(event, "reason", "") == "early" for _, _, event in told):
                 continue
             after = next((call for call in calls if since_s <= call.sent_s < until_s), None)
-            if after is not None and after.slot == before[-1].slot:
+            skipped = any(
+                event.kind == "skip"
+                and event.job == job
+                and since_s <= at_s < (NEVER if after is None else after.sent_s)
+                for at_s, _, event in node.events
+            )
+            if after is not None and after.slot == before[-1].slot and not skipped:
                 yield Found(after.sent_s, f"{who} claims its last slot again", job, after.slot)
 
 
@@ -296,7 +302,9 @@ def unfinished_runs_are_taken_up(history: History) -> Iterator[Found]:
         came = [(one.spec.name, _arrived_s(node, one.spec.name, one.span.since_s)) for one in node.life.specs]
         for job, arrived_s in sorted(set(came)):
             call = _recovery(node, job, arrived_s)
-            for run in call.answer.runs if call is not None else ():
+            if call is None or _arrived_s(node, job, call.ended_s or 0.0) != arrived_s:
+                continue
+            for run in call.answer.runs:
                 if run.job == job:
                     yield from _taken_up(history, node, call, run)
 
