@@ -58,6 +58,8 @@ _REASONS = {
 
 def translate(error: Exception, place: str) -> Exception:
     """The error as a caller gets it; what is no fault of the store is given back as it is."""
+    if isinstance(error, AttributeError) and isinstance(error.__context__, ConnectionFailure):
+        error = error.__context__  # a change stream's session may be gone when the driver wants to mark it
     if isinstance(error, BackendError) or not isinstance(error, _ERRORS):
         return error
     if isinstance(error, OverflowError):
