@@ -127,7 +127,8 @@ class DynamoBackend:
         self._account = Account(region, _checked_endpoint(endpoint), profile, access_key, secret_key)
         self._table = table
         self._client = None if client is None else fit(client)
-        self._clock = clock
+        self.clock = clock
+        """The store's clock as it is known here, once entered: for another backend on another way to this store."""
         self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)
         self._settings = Settings(
             namespace,
@@ -223,7 +224,7 @@ class DynamoBackend:
             return service.store
 
     def _connected(self) -> Table:
-        clock, client = self._clock, self._client
+        clock, client = self.clock, self._client
         try:
             if client is not None:
                 clock = clock or clock_of(client.meta.endpoint_url)
@@ -233,6 +234,7 @@ class DynamoBackend:
                 client = new_client(account, self._timeout_ms, clock)
         except Exception as exc:  # botocore raises errors of many kinds
             raise translated(self._place(), self._table, self._account.region, exc) from exc
+        self.clock = clock
         return Table(client, self._table, self._place(), clock)
 
     async def _leave(self) -> None:

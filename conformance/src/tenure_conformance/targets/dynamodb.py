@@ -1,6 +1,7 @@
 """DynamoDB as dynalite has it, a server on Node.js that npm brings, which keeps its table over a restart."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tenure.model import Capabilities
+from tenure.registry import connect
 
 from tenure_conformance.faults.kit import FaultKit, proxied, with_option
 from tenure_conformance.servers import HOST, Recipe, restart
@@ -49,13 +51,13 @@ def through(url: str, host: str, port: int) -> str:
 @asynccontextmanager
 async def opened(url: str, namespace: str) -> AsyncIterator[Any]:
     """The backend, entered; where the URL is marked, in a namespace that a much later version has entered before."""
-    from tenure_dynamodb import StoreClock, from_url  # the suite also runs where not all backends are installed
-
     place, newer, _ = url.partition(_NEWER)
     if newer:
         await asyncio.to_thread(_entered_by_a_later_version, place, namespace)
-    clock = _clocks.setdefault(endpoint_of(place)[0], StoreClock())
-    async with from_url(place, namespace=namespace, clock=clock) as backend:
+    host, _ = endpoint_of(place)
+    backend: Any = connect(place, namespace=namespace, clock=_clocks.get(host))
+    async with backend:
+        _clocks.setdefault(host, backend.clock)
         yield backend
 
 
@@ -103,10 +105,8 @@ async def _newer(url: str) -> str:
 
 
 def _entered_by_a_later_version(url: str, namespace: str) -> None:
-    from tenure_dynamodb import keys
-
     client = _client(url)
-    item = {**keys.layout(namespace), "layout": {"N": "1000000"}}
+    item = {"pk": {"S": json.dumps([namespace])}, "sk": {"S": "layout"}, "layout": {"N": "1000000"}}
     client.put_item(TableName="tenure", Item=item)
     client.close()
 
