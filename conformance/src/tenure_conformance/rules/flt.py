@@ -155,7 +155,7 @@ async def object_recovers(bench: Bench) -> None:
             _assert_unasked(name, told, held)
         await stage.heal()
         assert await recovered(stage, "heartbeat", held.heartbeat) is True
-        told = await recovered(stage, "claim", partial(stage.near.ask, job=f"job {turn}"))
+        told = await recovered(stage, "claim", partial(stage.near.ask, job=f"job {turn}", token=f"again {turn}"))
         assert (told.outcome, told.attempt) == ("won", 1)
         assert list(await bench.look(by=stage.far)) == [("job", SLOT)]
         assert await recovered(stage, "results", stage.near.results) == [RECORD]
@@ -297,7 +297,7 @@ async def _cancelled(call: Callable[[], Awaitable[Any]], pause_ms: float) -> obj
 async def _assert_own_answers(stage: Scene, held: Held, shown: Held) -> None:
     """Different calls in a row, none of which another's answer would fit."""
     near = stage.near
-    told = await recovered(stage, "claim", lambda: near.ask(job="shown"))
+    told = await recovered(stage, "claim", lambda: near.ask(job="shown", token="again"))
     assert (told.outcome, told.holder, told.attempt) == ("running", "far", 1)
     assert await recovered(stage, "results", near.results) == [RECORD]
     assert await recovered(stage, "heartbeat", partial(near.heartbeat, "job", SLOT, "nobody")) is False
