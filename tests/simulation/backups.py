@@ -292,7 +292,11 @@ def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
         last = tenures[-1]
         if last.won.at_s > at_s or last.ended_s <= at_s:
             continue
-        backups = [node for node in history.nodes.values() if history.well(node, job, quiet_s + EPS_S, at_s)]
+        backups = [
+            node
+            for node in history.nodes.values()
+            if history.well(node, job, quiet_s + EPS_S, at_s) and _knows(history, node, tenures[0])
+        ]
         fresh = any(node.life.began_s >= quiet_s - EPS_S for node in backups)  # it has asked what is unfinished
         if not fresh or _replaced(history, job, slot, at_s):
             continue
@@ -301,6 +305,16 @@ def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
         if due_s < at_s and not _in_the_way(history, job, slot, lapse_s, at_s):
             text = f"attempt {last.won.attempt} was over by {lapse_s:.3f}, and nobody ended the run"
             yield Found(due_s, text, job, slot)
+
+
+def _knows(history: History, node: Node, first: Tenure) -> bool:
+    """Whether the instance asked for the run, or what is unfinished after it was won.
+
+    One that starts between a slot and its first claim does neither: it may be that nobody is a backup for that run.
+    """
+    job, won_s = first.won.job, first.won.at_s
+    asked = [call for call in node.link.calls if call.name == "active" and job in call.request and call.answered]
+    return (node.name, job, first.won.slot) in history.claims or any(call.sent_s >= won_s for call in asked)
 
 
 def _patience_s(history: History, backups: list[Node], job: str) -> float:
