@@ -90,7 +90,8 @@ def nobody_who_lives_is_taken_over(story: Story) -> Iterator[Finding]:
 
 def _why_silent(story: Story, older: Attempt, at: float) -> Iterator[Finding]:
     rule, life = "instance-lease-kept", story.lives.get(older.instance)
-    begin = at - story.settings.lease_ms - story.settings.late_ms - SLACK_MS
+    lost = min([at, *(note.at for note in (older.told, older.ended) if note is not None)])
+    begin = lost - story.settings.lease_ms - story.settings.late_ms - SLACK_MS
     if life is None or at > story.evidence.end:
         return
     if life.end <= at or life.stopping <= at or life.harmed(begin, at):

@@ -185,6 +185,16 @@ def test_a_takeover_from_who_stalled_is_excused(forge):
     assert forge.violations() == []
 
 
+def test_a_takeover_long_after_the_pause_that_made_the_holder_lose_its_lease_is_excused(forge):
+    forge.attempt("a1", 10_010, 10_600, status="interrupted")
+    forge.note(10_500, "a1", "told", reason="lost")
+    forge.away.append(Span(9_000, 10_000))
+    forge.attempt("b1", 12_500, 13_000, number=2)
+    judged = forge.judged()
+    assert judged.violations == []
+    assert "the store was away or slow" in {one.why for one in judged.excused}
+
+
 def test_a_takeover_from_who_could_not_call_is_excused_and_its_error_needs_a_cause(forge):
     forge.attempt("a1", 10_010, 10_900, status="interrupted")
     forge.attempt("b1", 12_500, 13_000, number=2)
