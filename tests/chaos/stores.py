@@ -19,6 +19,7 @@ from tenure_conformance.target import Target, load
 KEEP_RESULTS = 20_000
 TARGETS = ("sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd")
 _LEASE_MS = 1_500
+_REAPED_S = 10
 
 
 class Store(Protocol):
@@ -118,9 +119,11 @@ class Server:
         self._wait()
 
     def kill(self) -> None:
+        started = _descendants(self._program._process.pid)
         self._signal(signal.SIGSTOP)  # first: none of them may see another die and do something about it
         self._signal(signal.SIGKILL)
         self._program._process.wait()
+        _await_end(started)  # a server that finds its predecessor's process refuses to start
 
     def start(self) -> None:
         # A recipe's program knows how to restart; after a kill there is nothing to be stopped first.
@@ -180,6 +183,13 @@ def _descendants(pid: int) -> list[int]:
         found += children
         todo += children
     return found
+
+
+def _await_end(pids: list[int]) -> None:
+    """Return when none of the processes is there any more, reaped by whoever inherited them."""
+    end = time.monotonic() + _REAPED_S
+    while time.monotonic() < end and any(Path(f"/proc/{pid}").exists() for pid in pids):
+        time.sleep(0.01)
 
 
 def await_freeze(pid: int) -> None:
