@@ -9,7 +9,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "tests"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "dynamodb-moto", "etcd", "directory"]
+TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd", "directory"]
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = [
     "./core[cli]",
