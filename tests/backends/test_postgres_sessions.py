@@ -157,11 +157,14 @@ def test_a_transaction_pooler_is_found_out_and_nobody_listens_behind_it(bouncer,
             hint = asyncio.ensure_future(anext(hints))
             heard = asyncio.ensure_future(anext(direct.changes(["sync"])))
             await wait_until(
-                lambda: sql("select 1 from pg_stat_activity where query like 'listen%%'"), "direct listens"
+                lambda: sql("select 1 from pg_stat_activity where query like 'listen%%' and state = 'idle'"),
+                "direct listens",
             )
             await backend.claim(claim())
             assert await backend.release("sync", LONG_AGO, "one")
-            assert await heard == "sync", "what releases behind the pooler is heard by who may listen"
+            assert await asyncio.wait_for(heard, 30) == "sync", (
+                "what releases behind the pooler is heard by who may listen"
+            )
             assert not hint.done()
         with pytest.raises(StopAsyncIteration):
             await hint
@@ -535,7 +538,10 @@ def test_a_release_is_heard_at_once_and_only_in_its_namespace_and_schema(url, sq
         ):
             hints = backend.changes(["sync", "it's"])
             heard = asyncio.ensure_future(anext(hints))
-            await wait_until(lambda: sql("select 1 from pg_stat_activity where query like 'listen%%'"), "it listens")
+            await wait_until(
+                lambda: sql("select 1 from pg_stat_activity where query like 'listen%%' and state = 'idle'"),
+                "it listens",
+            )
             for neighbour in (other, elsewhere):
                 await neighbour.claim(claim())
                 assert await neighbour.release("sync", LONG_AGO, "one")
@@ -550,7 +556,7 @@ def test_a_release_is_heard_at_once_and_only_in_its_namespace_and_schema(url, sq
 
 
 def test_a_listener_whose_connection_ends_listens_again_by_itself(url, sql):
-    listening = "select pid from pg_stat_activity where query like 'listen%%'"
+    listening = "select pid from pg_stat_activity where query like 'listen%%' and state = 'idle'"
 
     async def main():
         async with PostgresBackend(url) as backend:
@@ -577,7 +583,10 @@ def test_beside_a_pool_it_listens_on_a_connection_of_its_own(url, sql):
         ):
             hints = backend.changes(["sync"])
             heard = asyncio.ensure_future(anext(hints))
-            await wait_until(lambda: sql("select 1 from pg_stat_activity where query like 'listen%%'"), "it listens")
+            await wait_until(
+                lambda: sql("select 1 from pg_stat_activity where query like 'listen%%' and state = 'idle'"),
+                "it listens",
+            )
             await backend.claim(claim())
             assert await backend.release("sync", LONG_AGO, "one")
             assert await heard == "sync"
