@@ -8,52 +8,20 @@ alone. ``--soak`` makes that many runs and 200 reconnects, and shows memory and 
 import argparse
 import asyncio
 import os
-import statistics
 import time
 from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
+from measuring import Measured, claim
 from tenure import connect
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import RunResult
 from tenure_conformance.targets import dynamodb, dynamodb_moto
 
 FIRST = 1_700_000_000_000
 SERVERS = {"dynalite": dynamodb.server, "moto": dynamodb_moto.server}
 IN_A_ROW = 10
 """Calls of a kind that follow each other, before those of the next kind."""
-
-
-def claim(slot, job="sync", **changes):
-    fields = {
-        "instance": "bench-host-12345-abcdef",
-        "lease_ms": 30_000,
-        "mode": "scheduled",
-        "overlap": "skip",
-        "max_attempts": 3,
-        "max_late_ms": None,
-        "token": new_token(),
-    }
-    return Claim(job=job, slot=slot, **{**fields, **changes})
-
-
-class Measured:
-    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
-
-    def __init__(self):
-        self.times = {}
-
-    async def take(self, name, action):
-        started = time.perf_counter()
-        answer = await action
-        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
-        return answer
-
-    def show(self):
-        base = statistics.median(self.times["ping"])
-        for name, times in self.times.items():
-            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-            print(f"  {name:34} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
 
 
 async def ping(backend):

@@ -14,8 +14,9 @@ from uuid import uuid4
 
 import aetcd
 from aetcd.rpc import rpc_pb2
+from measuring import Measured, claim
 from tenure import connect
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import RunResult
 from tenure_conformance.targets.etcd import server
 
 FIRST = 1_700_000_000_000
@@ -26,39 +27,12 @@ JOBS = [f"{JOB} {number}" for number in range(10)]
 """Calls of a kind follow each other, one for each of them, before those of the next kind."""
 
 
-def claim(slot, job=JOB, **changes):
-    fields = {
-        "instance": "bench-host-12345-abcdef",
-        "lease_ms": 30_000,
-        "mode": "scheduled",
-        "overlap": "skip",
-        "max_attempts": 3,
-        "max_late_ms": None,
-        "token": new_token(),
-    }
-    return Claim(job=job, slot=slot, **{**fields, **changes})
-
-
-class Measured:
-    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
-
-    def __init__(self):
-        self.times = {}
-
-    async def take(self, name, action):
-        started = time.perf_counter()
-        answer = await action
-        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
-        return answer
-
-    def show(self):
-        base = statistics.median(self.times["ping (Range of a key)"])
-        for name, times in self.times.items():
-            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-            print(f"  {name:28} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
-        won, finish, lock = (statistics.median(self.times[name]) for name in ("claim won", "finish", "aetcd Lock"))
-        both = won + finish
-        print(f"  claim + finish: {both / base:.2f} x ping, {both / lock:.2f} x aetcd's Lock, which stores nothing")
+def _show_pair(times):
+    ping, won, finish, lock = (
+        statistics.median(times[name]) for name in ("ping (Range of a key)", "claim won", "finish", "aetcd Lock")
+    )
+    both = won + finish
+    print(f"  claim + finish: {both / ping:.2f} x ping, {both / lock:.2f} x aetcd's Lock, which stores nothing")
 
 
 async def one_at_a_time(url, count):
@@ -75,7 +49,8 @@ async def one_at_a_time(url, count):
             await other.claim(claim(FIRST - 1, job))  # who has lost looks first the next time
         for slot in range(FIRST, FIRST + count // len(JOBS)):
             await cycle(measured, client, backend, other, slot)
-    measured.show()
+    measured.show("ping (Range of a key)")
+    _show_pair(measured.times)
 
 
 async def finished(backend, one):

@@ -15,28 +15,16 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from measuring import Measured, claim
 from pymongo import AsyncMongoClient
 from pymongo.write_concern import WriteConcern
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import RunResult
 from tenure_conformance.targets.mongo import server
 from tenure_mongo import MongoBackend
 
 FIRST = 1_700_000_000_000
 IN_A_ROW = 5
 """Calls of a kind that follow each other, before those of the next kind."""
-
-
-def claim(slot, job="sync", **changes):
-    fields = {
-        "instance": "bench-host-12345-abcdef",
-        "lease_ms": 30_000,
-        "mode": "manual",
-        "overlap": "skip",
-        "max_attempts": 3,
-        "max_late_ms": None,
-        "token": new_token(),
-    }
-    return Claim(job=job, slot=slot, **{**fields, **changes})
 
 
 class ShedLock:
@@ -55,28 +43,6 @@ class ShedLock:
 
     async def unlock(self, name):
         await self._locks.find_one_and_update({"_id": name}, {"$set": {"lockUntil": datetime.now(UTC)}})
-
-
-class Measured:
-    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
-
-    def __init__(self):
-        self.times = {}
-
-    async def take(self, name, action):
-        started = time.perf_counter()
-        answer = await action
-        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
-        return answer
-
-    def show(self):
-        base = statistics.median(self.times["ping"])
-        for name, times in self.times.items():
-            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-            p10 = statistics.quantiles(times, n=10)[0]
-            print(f"  {name:32} p10 {p10:6.3f}  p50 {p50:6.3f}  p99 {p99:7.3f} ms   {p50 / base:5.2f} x ping")
-        ours, theirs = (statistics.median(self.times[name]) for name in ("claim + finish", "ShedLock, lock + unlock"))
-        print(f"  claim + finish is {ours / theirs:.2f} x ShedLock's two statements")
 
 
 async def one_at_a_time(url, count):

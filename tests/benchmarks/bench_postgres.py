@@ -14,8 +14,9 @@ from uuid import uuid4
 
 import bench_runs
 import psycopg
+from measuring import Measured, claim
 from psycopg_pool import AsyncConnectionPool
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import RunResult, new_token
 from tenure_conformance.targets.postgres import server
 from tenure_postgres import PostgresBackend
 
@@ -28,38 +29,6 @@ LOCK = (
     " where bench_lock.until <= now()"
 )
 UNLOCK = "update bench_lock set until = now() where name = %s"
-
-
-def claim(slot, job="sync", **changes):
-    fields = {
-        "instance": "bench-host-12345-abcdef",
-        "lease_ms": 30_000,
-        "mode": "manual",
-        "overlap": "skip",
-        "max_attempts": 3,
-        "max_late_ms": None,
-        "token": new_token(),
-    }
-    return Claim(job=job, slot=slot, **{**fields, **changes})
-
-
-class Measured:
-    """Times of named actions, taken in turns, so that a busy moment falls on all of them."""
-
-    def __init__(self):
-        self.times = {}
-
-    async def take(self, name, action):
-        started = time.perf_counter()
-        answer = await action
-        self.times.setdefault(name, []).append((time.perf_counter() - started) * 1_000)
-        return answer
-
-    def show(self):
-        base = statistics.median(self.times["ping"])
-        for name, times in self.times.items():
-            p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-            print(f"  {name:34} p50 {p50:6.3f} ms   p99 {p99:6.3f} ms   {p50 / base:5.2f} x ping")
 
 
 async def one_at_a_time(url, count):
