@@ -11,12 +11,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-HOST = "127.0.0.1"
+from tenure_conformance.servers import HOST
+from tenure_conformance.servers.recipe import free_port
 
 
 def programs():
@@ -24,12 +23,6 @@ def programs():
     named = filter(None, os.environ.get("ETCD_PROGRAMS", "").split(os.pathsep))
     found = [Path(sys.executable).with_name("etcd"), Path("/usr/bin/etcd"), *map(Path, named)]
     return [str(path) for path in found if path.is_file()]
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind((HOST, 0))
-        return listening.getsockname()[1]
 
 
 class Member:
@@ -129,51 +122,3 @@ def etcd(program=None, *extra, count=1, connects=False) -> Iterator[list[Member]
         for member in members:
             member.wait(connects)
         yield members
-
-
-def certificates(directory):
-    """Files of an authority, a server on HOST and a client, by name."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    def save(name, data):
-        path = Path(directory) / name
-        path.write_bytes(data)
-        return str(path)
-
-    def key_file(name, key):
-        pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        return save(f"{name}.key", key.private_bytes(*pem))
-
-    def made(name, signer, signing_key, *, authority=False):
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        signers_key = signing_key or key
-        now = datetime.now(UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(signer or subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=2))
-            .not_valid_after(now + timedelta(days=2))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(HOST))]), critical=False)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signers_key.public_key()), critical=False)
-            .sign(signers_key, hashes.SHA256())
-        )
-        files[name] = save(f"{name}.pem", certificate.public_bytes(serialization.Encoding.PEM))
-        files[f"{name}.key"] = key_file(name, key)
-        return certificate.subject, key
-
-    files = {}
-    authority = made("ca", None, None, authority=True)
-    made("server", *authority)
-    made("client", *authority)
-    return files

@@ -14,7 +14,8 @@ from tenure.errors import BackendMisconfigured, BackendUnavailable
 from tenure.model import Claim
 from tenure_etcd import cluster
 
-from .servers_etcd import HOST, certificates, etcd, free_port
+from .certificates import certificates
+from .servers_etcd import HOST, etcd, free_port
 
 SLOT = 1_750_000_000_000
 
@@ -184,13 +185,14 @@ def test_connections_that_come_and_go_leave_nothing_behind():
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory):
+def secure():
     """A member that asks for a client's certificate, and the files."""
-    files = certificates(tmp_path_factory.mktemp("certificates"))
-    extra = ("--cert-file", files["server"], "--key-file", files["server.key"])
-    trusted = ("--client-cert-auth", "--trusted-ca-file", files["ca"])
-    with etcd(None, *extra, *trusted, connects=True) as (member,):
-        yield member, files
+    with certificates() as directory:
+        files = {path.name.removesuffix(".pem"): str(path) for path in directory.iterdir()}
+        extra = ("--cert-file", files["server"], "--key-file", files["server.key"])
+        trusted = ("--client-cert-auth", "--trusted-ca-file", files["ca"])
+        with etcd(None, *extra, *trusted, connects=True) as (member,):
+            yield member, files
 
 
 def test_certificates_of_both_sides(secure):

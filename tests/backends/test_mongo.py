@@ -30,8 +30,8 @@ from tenure.registry import connect
 from tenure_mongo import MongoBackend, backend, pipeline
 from tenure_mongo.link import AGAIN, Link
 
+from .certificates import certificates
 from .servers_mongo import HOST, create_user, put_clock_in, serving
-from .servers_redis import certificates
 
 PAST = 1_700_000_000_000
 RECORD = RunResult(PAST, 1, 1, "success", "i", 1, 2)

@@ -30,8 +30,9 @@ from tenure_redis.errors import COMMANDS, acl_rules
 from tenure_redis.keys import Keys
 from tenure_redis.settings import CONNECTION_OPTIONS
 
+from .certificates import certificates
 from .conftest import Redis
-from .servers_redis import HOST, PROGRAMS, answering, certificates, replicated, serving, tls_front, wait_until
+from .servers_redis import HOST, PROGRAMS, answering, replicated, serving, tls_front, wait_until
 
 PAST = 1_700_000_000_000
 RECORD = RunResult(PAST, 1, 1, "success", "i", 1, 2)
