@@ -69,14 +69,14 @@ class Lease:
         self._instance = heartbeats.instance
         # A job that was replaced while the claim was on its way has the heartbeat of another lease.
         self._beat_ms = min(job.heartbeat_ms, claim.lease_ms / 2)
-        self.claim = claim
+        self.claim: Claim = claim
         self._call: Losable | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._beating = False
         self._stopped = False
         self._next_beat_ms = sent_ms + self._beat_ms
-        self.deadline_ms = sent_ms + claim.lease_ms
-        self.lost = False
+        self.deadline_ms: float = sent_ms + claim.lease_ms
+        self.lost: bool = False
 
     def confirmed(self) -> bool:
         """Whether this holder may still believe in its lease; safe from any thread."""

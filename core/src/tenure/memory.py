@@ -32,8 +32,8 @@ class MemoryStore:
 
     def __init__(self, now_ms: Callable[[], int] | None = None, *, name: str = "") -> None:
         self.name = name
-        self.now_ms = now_ms or SystemClock().wall_ms
-        self.lock = threading.Lock()
+        self.now_ms: Callable[[], int] = now_ms or SystemClock().wall_ms
+        self.lock: threading.Lock = threading.Lock()
         self.states: dict[Key, JobState] = {}
         self.histories: dict[Key, tuple[RunResult, ...]] = {}
         self.listeners: set[Callable[[Key], None]] = set()
@@ -66,7 +66,7 @@ class MemoryBackend:
     Objects on one ``store`` see each other, from any thread and event loop; one object may be entered several times.
     """
 
-    capabilities = Capabilities()
+    capabilities: Capabilities = Capabilities()
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class MemoryBackend:
     ) -> None:
         check_name(namespace, "namespace")
         check_limit(keep_results)
-        self.store = store or MemoryStore()
+        self.store: MemoryStore = store or MemoryStore()
         self._namespace = namespace
         self._keep_results = keep_results
         self._entered = 0

@@ -65,17 +65,17 @@ class World:
         began = datetime.fromisoformat(start) if isinstance(start, str) else start
         if began.tzinfo is None:
             raise InvalidInput(f"start: {start!r} has no time zone; write it as in 2026-01-01T00:00:00Z")
-        self.start_ms = (began - _EPOCH) // timedelta(milliseconds=1)
+        self.start_ms: int = (began - _EPOCH) // timedelta(milliseconds=1)
         self._store_ahead_ms = 0
         self._rng = Random(seed)
         self._loops: list[_Loop] = []
         self._latency_s = to_ms(latency, "latency") / 1000
         self._link_type = _HintingLink if hints else _Link
-        self.elapsed_s = 0.0
+        self.elapsed_s: float = 0.0
         self.instances: list[VirtualInstance] = []
         self.events: list[Event] = []
         """What all instances emitted, in order."""
-        self.store = MemoryStore(self.store_ms)
+        self.store: MemoryStore = MemoryStore(self.store_ms)
         self._backend = MemoryBackend(self.store, keep_results=keep_results)
         _finish(self._backend.__aenter__())
 

@@ -137,7 +137,9 @@ class DynamoBackend:
             to_ms(clock_error, "clock_error", minimum_ms=_LEAST_CLOCK_ERROR_MS),
             create,
         )
-        self.capabilities = Capabilities(clock_error_ms=self._settings.clock_error_ms, durable=True, shared=True)
+        self.capabilities: Capabilities = Capabilities(
+            clock_error_ms=self._settings.clock_error_ms, durable=True, shared=True
+        )
         self._entered = 0
         self._service: _Service | None = None
 

@@ -43,7 +43,7 @@ class StoreClock:
 
     def __init__(self, now_ms: "Callable[[], float] | None" = None) -> None:
         self._now_ms = now_ms or local_ms
-        self.epoch = 0
+        self.epoch: int = 0
         """Rises each time the clock is learned anew; what was decided in an older epoch is in doubt."""
         self._clock = DateClock(lag_ms=BEHIND_MS)
         self._lock = threading.Lock()

@@ -54,11 +54,11 @@ def client_config(timeout: Duration = "5s") -> Any:
 class _Way(threading.local):
     """When this thread's last request went out and its reply came in, of ``local_ms``, without botocore's own work."""
 
-    sent = 0.0
-    received = 0.0
+    sent: float = 0.0
+    received: float = 0.0
 
 
-way = _Way()
+way: _Way = _Way()
 
 
 class CutReply(ConnectionError):

@@ -85,7 +85,7 @@ class EtcdBackend:
         check_limit(keep_results)
         if type(create) is not bool:
             raise InvalidUrl(f"create: {create!r} is neither True nor False")
-        self.capabilities = Capabilities(
+        self.capabilities: Capabilities = Capabilities(
             min_lease_ms=LEAST_LEASE_S * SECOND_MS,
             lease_granularity_ms=SECOND_MS,
             clock_error_ms=CLOCK_ERROR_MS,

@@ -42,10 +42,14 @@ class Member:
         self.endpoint = endpoint
         self.channel = channel
         kv, lease = stubs.KVStub(channel), stubs.LeaseStub(channel)
-        self.read, self.txn, self.drop = kv.Range, kv.Txn, kv.DeleteRange
-        self.grant, self.revoke, self.keep_alive = lease.LeaseGrant, lease.LeaseRevoke, lease.LeaseKeepAlive
-        self.authenticate = stubs.AuthStub(channel).Authenticate
-        self.watch = stubs.WatchStub(channel).Watch
+        self.read: Any = kv.Range
+        self.txn: Any = kv.Txn
+        self.drop: Any = kv.DeleteRange
+        self.grant: Any = lease.LeaseGrant
+        self.revoke: Any = lease.LeaseRevoke
+        self.keep_alive: Any = lease.LeaseKeepAlive
+        self.authenticate: Any = stubs.AuthStub(channel).Authenticate
+        self.watch: Any = stubs.WatchStub(channel).Watch
 
 
 class Cluster:
@@ -53,8 +57,8 @@ class Cluster:
 
     def __init__(self, settings: Settings, timeout_s: float) -> None:
         self.settings = settings
-        self.loop = asyncio.get_running_loop()
-        self.closed = False
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.closed: bool = False
         self._pid = os.getpid()
         self._credentials = _credentials(settings)
         self._options = (*_OPTIONS, ("grpc.min_reconnect_backoff_ms", int(timeout_s * 1_000)))

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 
 from tenure.clock import SystemClock
@@ -20,7 +21,7 @@ _LIMIT = 65_536
 _clocks: dict[int, DateClock] = {}
 """Of each cluster that this process has used, by its id: it takes up to a second to learn one."""
 
-monotonic_ms = SystemClock().monotonic_ms
+monotonic_ms: Callable[[], float] = SystemClock().monotonic_ms
 
 
 def clock_of(cluster_id: int) -> DateClock:

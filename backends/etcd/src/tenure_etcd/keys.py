@@ -24,8 +24,8 @@ class Layout:
     """The keys of a namespace."""
 
     def __init__(self, root: str, namespace: str) -> None:
-        self.prefix = f"{root}/{quoted(namespace)}/"
-        self.format = f"{self.prefix}format".encode()
+        self.prefix: str = f"{root}/{quoted(namespace)}/"
+        self.format: bytes = f"{self.prefix}format".encode()
         self._jobs: dict[str, JobKeys] = {}
 
     def job(self, name: str) -> "JobKeys":

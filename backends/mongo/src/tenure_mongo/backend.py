@@ -35,7 +35,7 @@ from tenure_mongo.settings import DATABASE, Settings, check_database, database_o
 
 Answer = TypeVar("Answer")
 
-logger = logging.getLogger("tenure.mongo")
+logger: logging.Logger = logging.getLogger("tenure.mongo")
 
 JOBS = "tenure_jobs"
 RESULTS = "tenure_results"
@@ -76,7 +76,7 @@ class MongoBackend:
     only a store that is there is opened.
     """
 
-    capabilities = Capabilities(durable=True, shared=True)
+    capabilities: Capabilities = Capabilities(durable=True, shared=True)
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 Client = AsyncMongoClient[Document]
 Documents = list[Document]
 
-MAJORITY = {"w": "majority", "j": True}
+MAJORITY: Document = {"w": "majority", "j": True}
 """Of every write, whatever the URL or the client says."""
 GRACE_S = 0.1
 """How much later than the driver's our own deadline is: its error says more."""
@@ -38,7 +38,7 @@ class Link:
     def __init__(self, client: Client, database: str, place: str, *, timeout_ms: int, owned: bool) -> None:
         self.place = place
         self.timeout_ms = timeout_ms
-        self.closed = asyncio.Event()
+        self.closed: asyncio.Event = asyncio.Event()
         self.operation_time: Any = None
         """The server's, at the last command: what is listened to begins there, however late the stream is opened."""
         self._client = client

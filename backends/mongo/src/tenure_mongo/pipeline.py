@@ -37,10 +37,10 @@ NOW: Any = "$$NOW"
 
 LARGEST = 2**62
 """A limit beyond it means the same as this one: the server keeps 64 bits, and adds."""
-UNFINISHED = {"$in": ["$$this.status", ["open", "released"]]}
+UNFINISHED: Document = {"$in": ["$$this.status", ["open", "released"]]}
 AS_IT_WAS = "$$ROOT"
-NEWEST = {"$max": ["$floor", {"$max": "$runs.slot"}]}
-ENDED = {
+NEWEST: Document = {"$max": ["$floor", {"$max": "$runs.slot"}]}
+ENDED: Document = {
     "slot": "$$this.slot",
     "attempt": "$$this.attempt",
     "token": "$$this.token",
@@ -50,7 +50,7 @@ ENDED = {
 """What may still be asked of a run that ended, or is superseded now."""
 FORGOTTEN = ("used", "fence", "holder", "lease_ms", "started_at", "expires_at", "previous")
 """What is not asked any more of a run that was finished."""
-SOME_UNFINISHED = {"$gt": [{"$max": "$$others.used"}, None]}
+SOME_UNFINISHED: Document = {"$gt": [{"$max": "$$others.used"}, None]}
 """Some of ``$$others`` are; those that ended have no such field."""
 TOO_MANY = both(UNFINISHED, {"$lte": ["$$this.slot", "$$crowd"]}, {"$lte": ["$$this.expires_at", NOW]})
 """Under ``allow``: the run is beyond the newest unfinished ones, and its lease is over."""

@@ -71,7 +71,7 @@ class PostgresBackend:
     in the database. ``pooler`` says whether a transaction pooler is in between, None that it is found out.
     """
 
-    capabilities = Capabilities(durable=True, shared=True)
+    capabilities: Capabilities = Capabilities(durable=True, shared=True)
 
     def __init__(
         self,

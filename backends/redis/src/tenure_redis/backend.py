@@ -47,7 +47,7 @@ from tenure_redis.settings import CONNECTION_OPTIONS, Settings, settings_of_clie
 
 Answer = TypeVar("Answer")
 
-logger = logging.getLogger("tenure.redis")
+logger: logging.Logger = logging.getLogger("tenure.redis")
 
 FORMAT = 1
 """Of what is stored; a store of a newer one is refused."""
@@ -109,7 +109,7 @@ class RedisBackend:
         _check_number("wait_replicas", wait_replicas, 0)
         if type(create) is not bool:
             raise InvalidUrl(f"create: {create!r} is neither True nor False")
-        self.capabilities = Capabilities(shared=True)
+        self.capabilities: Capabilities = Capabilities(shared=True)
         self._settings = client if isinstance(client, Settings) else settings_of_client(client)
         self._keys = Keys(namespace)
         self._timeout_ms = to_ms(timeout, "timeout", minimum_ms=1)

@@ -43,13 +43,13 @@ class Facts:
 
     def __init__(self, line: bytes) -> None:
         slot, status, attempt, _used, fence, lease, since, started, holder = line.split(b" ", 8)
-        self.slot = int(slot)
-        self.status = status
-        self.attempt = int(attempt)
-        self.fence = int(fence)
-        self.ends_at = int(since) + int(lease)
-        self.started_at = int(started)
-        self.holder = holder.decode()
+        self.slot: int = int(slot)
+        self.status: bytes = status
+        self.attempt: int = int(attempt)
+        self.fence: int = int(fence)
+        self.ends_at: int = int(since) + int(lease)
+        self.started_at: int = int(started)
+        self.holder: str = holder.decode()
 
     def left_ms(self, now: int) -> int:
         """What is left of its lease."""

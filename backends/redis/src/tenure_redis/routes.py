@@ -49,7 +49,7 @@ class Connector:
         replication: Replication | None,
     ) -> None:
         self.settings = settings
-        self.timeout_s = timeout_ms / 1_000
+        self.timeout_s: float = timeout_ms / 1_000
         self._node_options: dict[str, Any] = {
             "timeout_ms": timeout_ms,
             "connections": connections,

@@ -65,7 +65,7 @@ class SqliteBackend:
     False only a store that is there is opened: BackendMisconfigured where there is no file, or one without a store.
     """
 
-    capabilities = Capabilities(durable=True, shared=True)
+    capabilities: Capabilities = Capabilities(durable=True, shared=True)
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ def _read(name: str) -> str:
     return (_FILES / name).read_text("utf-8")
 
 
-_, *_parts = _NAMED.split(_read("queries.sql"))
+_parts: list[str] = _NAMED.split(_read("queries.sql"))[1:]
 _QUERIES = dict(zip(_parts[::2], _parts[1::2], strict=True))
 
 SCHEMA = _read("schema.sql").split(";\n")

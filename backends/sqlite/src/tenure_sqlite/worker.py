@@ -46,7 +46,7 @@ class Worker:
     """Serves calls in order on a thread and a connection of its own; belongs to the process that made it."""
 
     def __init__(self, database: Database) -> None:
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self.ended: Future[None] = Future()
         self._database = database
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()

@@ -143,14 +143,15 @@ class Proxy:
     """
 
     def __init__(self, store_host: str, store_port: int) -> None:
-        self.host, self.port = "127.0.0.1", 0
-        self.fault = Fault()
+        self.host: str = "127.0.0.1"
+        self.port: int = 0
+        self.fault: Fault = Fault()
         self.links: list[Link] = []
         self.live: set[Link] = set()
         """The connections that are open now."""
-        self.turns = 0
+        self.turns: int = 0
         """How often a client sent something after it had been answered."""
-        self.fired = 0
+        self.fired: int = 0
         """How often a fault has struck."""
         self._store = store_host, store_port
         self._answered = True

@@ -22,7 +22,7 @@ class Claims:
     def __init__(self, store: Any, *, namespace: str) -> None:
         check_name(namespace, "namespace")
         self.namespace = namespace
-        self.entered = False
+        self.entered: bool = False
         self.store: dict[str, Any] = vars(store)
         self.given: dict[Any, str] = self.store.setdefault("given", {})
 

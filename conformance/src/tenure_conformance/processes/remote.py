@@ -42,8 +42,8 @@ class Remote:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
-        self.not_before_ms = 0.0
-        self.capabilities = Capabilities()
+        self.not_before_ms: float = 0.0
+        self.capabilities: Capabilities = Capabilities()
         self._input, self._output = process.stdin, process.stdout
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._numbers = itertools.count()

@@ -193,6 +193,6 @@ def _told(error: Exception) -> dict[str, str | None]:
 
 if __name__ == "__main__":
     # What anything prints must not come between the lines.
-    answers = os.fdopen(os.dup(1), "wb")
+    answers: BinaryIO = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], answers))

@@ -26,7 +26,7 @@ from tenure_conformance.situations import (
 )
 from tenure_conformance.timing import LONG_MS, RATE, TICK_MS, monotonic_ms, sleep_until
 
-FIELDS = {
+FIELDS: dict[str, set[str]] = {
     "won": {"attempt", "fence", "lease_left_ms"},
     "running": {"attempt", "holder", "lease_left_ms"},
     "overlap": {"slot", "holder", "lease_left_ms", "attempt"},

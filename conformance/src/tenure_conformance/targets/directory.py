@@ -13,7 +13,7 @@ def _serve(_how: Server) -> Iterator[str]:
         yield f"dir://{directory}"
 
 
-target = Target(
+target: Target = Target(
     name="directory",
     levels=("claim-only", "durable", "shared"),
     serve=_serve,

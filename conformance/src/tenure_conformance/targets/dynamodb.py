@@ -143,7 +143,7 @@ def _arguments(directory: Path, port: int) -> list[str]:
     return [str(script), str(_modules() / "dynalite"), HOST, str(port), str(directory / "db")]
 
 
-server = Recipe(
+server: Recipe = Recipe(
     name="dynamodb",
     url=url_of,
     port=4567,
@@ -169,7 +169,7 @@ def answers(url: str) -> bool:
     return True
 
 
-target = Target(
+target: Target = Target(
     name="dynamodb",
     levels=("lease", "durable", "shared", "faults", "processes"),
     serve=server.serve,

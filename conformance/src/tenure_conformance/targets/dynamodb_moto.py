@@ -21,7 +21,7 @@ def _name() -> str:
         return "moto"
 
 
-server = Recipe(
+server: Recipe = Recipe(
     name="dynamodb-moto",
     url=url_of,
     port=5000,
@@ -32,7 +32,7 @@ server = Recipe(
 )
 
 
-target = Target(
+target: Target = Target(
     name="dynamodb-moto",
     levels=("lease", "durable", "shared", "faults", "processes"),
     serve=server.serve,

@@ -54,7 +54,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-server = Recipe(
+server: Recipe = Recipe(
     name="etcd",
     url=lambda port: f"etcd://{HOST}:{port}?timeout=20s",  # whatever else the machine does meanwhile
     port=PORT,
@@ -97,7 +97,7 @@ async def _open(url: str, namespace: str) -> AsyncIterator[Any]:
         yield backend
 
 
-target = Target(
+target: Target = Target(
     name="etcd",
     levels=("lease", "durable", "shared", "faults", "processes", "hints"),
     serve=server.serve,

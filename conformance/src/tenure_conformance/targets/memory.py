@@ -6,7 +6,7 @@ from tenure_conformance.target import Limits, Target, Timing
 
 _store = MemoryStore()
 
-target = Target(
+target: Target = Target(
     name="memory",
     levels=("lease", "hints"),
     url="memory://",

@@ -49,7 +49,7 @@ def _answers(url: str) -> bool:
 
 
 # The direct connection keeps the driver from asking the server for its address, which would lead past the proxy.
-server = Recipe(
+server: Recipe = Recipe(
     name="mongo",
     url=lambda port: f"mongodb://{HOST}:{port}/?directConnection=true",
     port=PORT,
@@ -103,7 +103,7 @@ def _look_at(url: str) -> None:
         _versions[url] = f"MongoDB {client.server_info()['version']}"
 
 
-target = Target(
+target: Target = Target(
     name="mongo",
     levels=("lease", "durable", "shared", "faults", "processes", "hints"),
     serve=server.serve,

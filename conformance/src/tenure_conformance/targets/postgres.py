@@ -37,7 +37,7 @@ def _answers(url: str) -> bool:
     return True
 
 
-server = Recipe(
+server: Recipe = Recipe(
     name="postgres",
     url=lambda port: f"postgresql://postgres@{HOST}:{port}/postgres",
     port=PORT,
@@ -96,7 +96,7 @@ async def _version(url: str) -> str:
     return f"PostgreSQL {row[0].split()[0]}" if row else "PostgreSQL"
 
 
-target = Target(
+target: Target = Target(
     name="postgres",
     levels=("lease", "durable", "shared", "faults", "processes", "hints"),
     serve=server.serve,

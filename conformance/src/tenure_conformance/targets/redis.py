@@ -22,7 +22,7 @@ def _arguments(directory: Path, port: int) -> list[str]:
     return ["--port", str(port), "--bind", HOST, "--dir", str(directory), *_DURABLE]
 
 
-server = Recipe(
+server: Recipe = Recipe(
     name="redis",
     url=lambda port: f"redis://{HOST}:{port}",
     port=PORT,
@@ -93,7 +93,7 @@ def _name_of(info: bytes) -> str:
     return f"Redis {known.get('redis_version', 'of an unknown version')}"
 
 
-target = Target(
+target: Target = Target(
     name="redis",
     levels=("lease", "durable", "shared", "faults", "processes", "hints"),
     serve=server.serve,

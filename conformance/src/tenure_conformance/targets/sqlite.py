@@ -100,7 +100,7 @@ def _serve(_how: Server) -> Iterator[str]:
         yield f"sqlite:///{directory}/conformance.db"
 
 
-target = Target(
+target: Target = Target(
     name="sqlite",
     levels=("lease", "durable", "shared", "faults", "processes"),
     serve=_serve,
