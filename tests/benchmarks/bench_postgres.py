@@ -1,11 +1,13 @@
 """The Postgres backend next to psycopg's own ping and to a bare lock of two statements, in one run.
 
 python tests/benchmarks/bench_postgres.py [--url postgresql://…] [--count 2000]: a server of its own is started unless a
-URL is given. Ratios are to ``select 1`` by psycopg, prepared, on one connection, measured in turns with the rest.
+URL is given. Ratios are to ``select 1`` by psycopg over its pool, as the bare lock's two statements are and as an
+application would ask, measured in turns with the rest; the same on one connection of its own is shown beside it.
 """
 
 import argparse
 import asyncio
+import dataclasses
 import random
 import statistics
 import time
@@ -22,7 +24,7 @@ from tenure_postgres import PostgresBackend
 
 FIRST = 1_700_000_000_000
 IN_A_ROW = 10
-"""Calls of a kind that follow each other, before those of the next kind."""
+"""Calls of a kind that follow each other, each on a job of its own, before those of the next kind."""
 LOCK = (
     "insert into bench_lock values (%s, now() + '30 s', now(), 'bench') on conflict (name) do update set"
     " until = excluded.until, locked_at = excluded.locked_at, locked_by = excluded.locked_by"
@@ -35,6 +37,8 @@ async def one_at_a_time(url, count):
     measured = Measured()
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(await psycopg.AsyncConnection.connect(url, autocommit=True))
+        settings = {"autocommit": True}
+        pool = await stack.enter_async_context(AsyncConnectionPool(url, min_size=1, kwargs=settings, open=False))
         backend = await stack.enter_async_context(PostgresBackend(url, namespace=f"bench-{uuid4().hex}"))
         await connection.execute(
             "create table if not exists bench_lock"
@@ -42,28 +46,42 @@ async def one_at_a_time(url, count):
         )
 
         async def ping():
+            async with pool.connection() as pooled:
+                return await (await pooled.execute("select 1")).fetchone()
+
+        async def bare_ping():
             return await (await connection.execute("select 1")).fetchone()
 
         async def lock(statement):
-            assert (await connection.execute(statement, ("bench",))).rowcount == 1
+            async with pool.connection() as pooled:
+                assert (await pooled.execute(statement, ("bench",))).rowcount == 1
 
-        for first in range(FIRST, FIRST + count, IN_A_ROW):
-            claims = [claim(slot) for slot in range(first, first + IN_A_ROW)]
+        for slot in range(FIRST, FIRST + count // IN_A_ROW):
+            claims = [claim(slot, f"sync {number}") for number in range(IN_A_ROW)]
             for _ in claims:
                 await measured.take("ping", ping())
+            for _ in claims:
+                await measured.take("ping, no pool", bare_ping())
             for each in claims:
                 assert (await measured.take("won claim", backend.claim(each))).outcome == "won"
-                assert (await measured.take("lost claim", backend.claim(claim(each.slot)))).outcome == "running"
-                assert await measured.take("heartbeat", backend.heartbeat(each.job, each.slot, each.token))
-                assert await measured.take("finish", backend.finish(each.job, each.slot, each.token, "success"))
-                result = RunResult(each.slot, 1, 1, "success", "bench-host", 1, 2)
-                await measured.take("save_result", backend.save_result("sync", result))
             for each in claims:
-                many = claim(each.slot, "many", overlap="allow")
-                await measured.take("won claim, overlap allowed", backend.claim(many))
-                await measured.take("release", backend.release("many", many.slot, many.token))
-                await backend.claim(claim(each.slot, "many", overlap="allow", token="again", mode="takeover", after=1))
-                await backend.finish("many", each.slot, "again", "success")
+                other = claim(slot, each.job)
+                assert (await measured.take("lost claim", backend.claim(other))).outcome == "running"
+            for each in claims:
+                assert await measured.take("heartbeat", backend.heartbeat(each.job, each.slot, each.token))
+            for each in claims:
+                assert await measured.take("finish", backend.finish(each.job, each.slot, each.token, "success"))
+            for each in claims:
+                result = RunResult(each.slot, 1, 1, "success", "bench-host", 1, 2)
+                await measured.take("save_result", backend.save_result(each.job, result))
+            overlapping = [claim(slot, f"many {number}", overlap="allow") for number in range(IN_A_ROW)]
+            for each in overlapping:
+                await measured.take("won claim, overlap allowed", backend.claim(each))
+            for each in overlapping:
+                await measured.take("release", backend.release(each.job, each.slot, each.token))
+            for each in overlapping:
+                await backend.claim(dataclasses.replace(each, token="again", mode="takeover", after=1))
+                await backend.finish(each.job, each.slot, "again", "success")
             for _ in claims:
                 await measured.take("bare lock", lock(LOCK))
                 await measured.take("bare unlock", lock(UNLOCK))

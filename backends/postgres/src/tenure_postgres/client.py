@@ -70,7 +70,9 @@ class Client:
         """A lone call needs no convoy and no task of its own, which would be a quarter of its time."""
         timer = self._loop.call_later(self._timeout_ms / 1_000, session.give_up)
         try:
-            (outcome,) = await _carried(session, [query])
+            outcome = await session.ask_alone(query)
+            if _unfit(outcome):
+                await session.close()
         except TimeoutError as exc:
             await session.close()
             raise self._silent() from exc
@@ -124,9 +126,13 @@ async def _carried(session: Session, requests: list[Query | Work]) -> list[Any]:
     outcomes = [
         next(answers) if isinstance(request, Query) else await _worked(session, request) for request in requests
     ]
-    if any(isinstance(outcome, psycopg.Error) and outcome.sqlstate in _UNFIT for outcome in outcomes):
+    if any(map(_unfit, outcomes)):
         await session.close()
     return outcomes
+
+
+def _unfit(outcome: Any) -> bool:
+    return isinstance(outcome, psycopg.Error) and outcome.sqlstate in _UNFIT
 
 
 async def _worked(session: Session, work: Work) -> Any:

@@ -44,9 +44,9 @@ class Session:
         self, connection: psycopg.AsyncConnection[Any], *, settled: bool = False, prepares: bool = True
     ) -> None:
         self.connection = connection
-        self.pgconn = connection.pgconn
+        self.pgconn: pq.abc.PGconn = connection.pgconn
         self.settled = settled
-        self.prepares = prepares
+        self.prepares: bool = prepares
         self.pooled = False
         self._wake: asyncio.Future[None] | None = None
         self._given_up = False
@@ -85,6 +85,16 @@ class Session:
             for place, outcome in zip(again, repeated, strict=True):
                 outcomes[place] = outcome
         return outcomes
+
+    async def ask_alone(self, query: Query) -> Outcome:
+        """The same of one query, without a pipeline if it can do without."""
+        if self.settled and self.prepares and query.statement.name in self._prepared:
+            self.pgconn.send_query_prepared(query.statement.name, query.parameters)
+            *_, outcome = await self._received(None)
+            if _sqlstate(outcome) not in _NOT_PREPARED:
+                return outcome
+        (outcome,) = await self.ask([query])
+        return outcome
 
     async def run(self, script: str) -> list[Outcome]:
         """Send SQL of several statements, without parameters; the outcomes up to the first error."""

@@ -12,6 +12,9 @@ from tenure.model import EARLY_MS
 _FILES = files(__package__) / "sql"
 _NAMED = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
+DROPPED_TOGETHER = 16
+"""Ended runs beyond those kept that are waited for before they are dropped."""
+
 NOW_MS = "trunc(extract(epoch from clock_timestamp()) * 1000)::bigint"
 """The server's clock at this very moment, in milliseconds."""
 
@@ -88,6 +91,7 @@ def _filled(text: str, schema: str) -> str:
         kept_unfinished=KEPT_UNFINISHED,
         kept_ended_skip=KEPT_ENDED["skip"],
         kept_ended_allow=KEPT_ENDED["allow"],
+        dropped_together=DROPPED_TOGETHER,
     )
 
 

@@ -12,7 +12,7 @@ create function {schema}.claim(
     p_max_attempts bigint,
     p_max_late_ms bigint,
     p_after bigint
-) returns json language plpgsql set search_path = pg_catalog, pg_temp as $tenure$
+) returns json language plpgsql as $tenure$
 declare
     known {schema}.jobs;
     -- Unfinished runs of the job, by slot: all under skip, else this one alone unless there are too many.
@@ -148,33 +148,24 @@ begin
     end if;
     kept := kept || p_slot;
     known.fence := greatest(known.fence + 1, now_ms);
+    -- Ended runs are dropped some at a time: a claim that does writes more than the others do.
     excess := known.records + (run.slot is null)::integer - cardinality(kept)
         - case when p_skip then {kept_ended_skip} else {kept_ended_allow} end;
-    known.records := known.records - greatest(excess, 0);
-    if excess > 1 or excess = 1 and run.slot is not null then
+    if excess >= {dropped_together} then
         with oldest as (
             delete from {schema}.runs where namespace = p_namespace and job = p_job and slot = any (array(
                 select slot from {schema}.runs where namespace = p_namespace and job = p_job and slot <> all (kept)
-                order by slot limit excess - (run.slot is null)::integer
+                order by slot limit excess
             )) returning slot
         ) select max(slot) into dropped from oldest;
         known.floor := greatest(known.floor, dropped);
+        known.records := known.records - excess;
     end if;
     if run.slot is not null then
         update {schema}.runs set attempt = run.attempt + 1, used = run.used + 1, fence = known.fence, token = p_token,
             holder = p_instance, lease_ms = p_lease_ms, started_at = now_ms, expires_at = now_ms + p_lease_ms,
             status = 'open', previous = lost
         where namespace = p_namespace and job = p_job and slot = p_slot;
-    elsif excess > 0 then
-        -- The oldest ended run's row becomes this run's: one write for two.
-        select slot into dropped from {schema}.runs where namespace = p_namespace and job = p_job and slot <> all (kept)
-        order by slot limit 1;
-        update {schema}.runs set slot = p_slot, attempt = 1, used = 1, fence = known.fence, token = p_token,
-            holder = p_instance, lease_ms = p_lease_ms, started_at = now_ms, expires_at = now_ms + p_lease_ms,
-            status = 'open', previous = nullif(lost, '[]')
-        where namespace = p_namespace and job = p_job and slot = dropped;
-        known.records := known.records + 1;
-        known.floor := greatest(known.floor, dropped);
     else
         insert into {schema}.runs values (p_namespace, p_job, p_slot, 1, 1, known.fence, p_token, p_instance,
             p_lease_ms, now_ms, now_ms + p_lease_ms, 'open', nullif(lost, '[]'));
