@@ -80,7 +80,7 @@ def test_a_coroutine_function_is_no_listener():
     ("event", "level"),
     [
         (a_success(), logging.DEBUG),
-        (Start(job="j", slot=1, instance="a", mode="scheduled"), logging.DEBUG),
+        (Start(job="j", slot=1, instance="a", mode="scheduled", late_ms=0), logging.DEBUG),
         (Failure(job="j", slot=1, instance="a", duration_ms=1, error="e"), logging.ERROR),
         (an_error(), logging.WARNING),
     ],
@@ -134,7 +134,7 @@ AT = "sync 2026-12-01T12:00:10.500Z"
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (Start(**IDS, mode="takeover"), f"{AT}: start, attempt 2 (a)"),
+        (Start(**IDS, mode="takeover", late_ms=0), f"{AT}: start, attempt 2 (a)"),
         (Takeover(**IDS, previous=(LOST,)), f"{AT}: takeover, attempt 2 of b, which was silent for its lease (a)"),
         (
             Takeover(**IDS, previous=(replace(LOST, released=True),)),
@@ -163,4 +163,4 @@ def test_a_failure_is_logged_with_its_traceback_in_lines(caplog):
 
 
 def test_an_event_tells_its_slot_as_a_datetime():
-    assert Start(**IDS, mode="manual").due == datetime(2026, 12, 1, 12, 0, 10, 500_000, tzinfo=UTC)
+    assert Start(**IDS, mode="manual", late_ms=0).due == datetime(2026, 12, 1, 12, 0, 10, 500_000, tzinfo=UTC)

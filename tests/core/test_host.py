@@ -15,7 +15,7 @@ PATIENCE_S = 20
 
 
 def event(slot):
-    return Start(job="a", slot=slot, instance="i", mode="scheduled")
+    return Start(job="a", slot=slot, instance="i", mode="scheduled", late_ms=0)
 
 
 # Answers of other threads

@@ -18,12 +18,13 @@ LAYERS = [
     "cron schedule words",
     "decision",
     "protocol job context events codec convoy",
+    "observe health",
     "memory cas registry",
     "instance calls timers executor",
     "heartbeat watch hints",
     "attempt",
     "runner",
-    "recovery lane",
+    "recovery lane cards",
     "levels",
     "engine",
     "host",
@@ -33,8 +34,8 @@ LAYERS = [
 ]
 LAYER = {module: height for height, line in enumerate(LAYERS) for module in line.split()}
 
-BACKEND_CALLS = {"claim", "heartbeat", "finish", "release", "active", "save_result", "results"}
-MAY_CALL_BACKENDS = {"runner", "watch", "recovery", "heartbeat", "calls", "cli", "demo", "testing"}
+BACKEND_CALLS = {"claim", "heartbeat", "finish", "release", "active", "save_result", "results", "save_cards", "cards"}
+MAY_CALL_BACKENDS = {"runner", "watch", "recovery", "heartbeat", "calls", "cards", "cli", "demo", "testing"}
 MAY_CALL_HANDLERS = {"executor"}
 OPTIONAL = {"cli": {"click", "rich"}, "demo": {"rich"}, "words": {"cron_descriptor"}}
 """Third-party modules that may be imported at import time, by whoever chose the extra of that name."""

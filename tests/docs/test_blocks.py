@@ -16,7 +16,15 @@ import pytest
 from tenure import Context
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "core/README.md", "docs/run-lifecycle.md", "docs/claims.md", "docs/leases.md", "docs/jobs.md"]
+PAGES = [
+    "README.md",
+    "core/README.md",
+    "docs/run-lifecycle.md",
+    "docs/claims.md",
+    "docs/leases.md",
+    "docs/jobs.md",
+    "docs/observe.md",
+]
 OPTIONAL = {"pymongo"}
 LONGEST_WAIT_S = 60
 

@@ -19,6 +19,7 @@ from tenure.errors import (
     UnknownJob,
 )
 from tenure.events import Error, Event, Exhausted, Failure, Interrupted, Skip, Start, Success, Takeover
+from tenure.health import Health
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import (
     ActiveRun,
@@ -30,6 +31,7 @@ from tenure.model import (
     RunResult,
     Triggered,
 )
+from tenure.observe import Observer
 from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend, Migrates
 from tenure.registry import connect
 from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, tz_data_version
@@ -58,6 +60,7 @@ __all__ = [
     "Every",
     "Exhausted",
     "Failure",
+    "Health",
     "Hints",
     "Interrupted",
     "InvalidClaim",
@@ -71,6 +74,7 @@ __all__ = [
     "MemoryBackend",
     "MemoryStore",
     "Migrates",
+    "Observer",
     "RunResult",
     "Schedule",
     "Scheduler",

@@ -40,7 +40,7 @@ class Attempt:
         self.lease = lease
         # A job that was replaced while the claim was on its way has perhaps another rule than the store went by.
         overlap = job.overlap if lease is None else lease.claim.overlap
-        self.ctx = Context(job.name, slot, number, fence, mode, instance.name, overlap)
+        self.ctx: Context = Context(job.name, slot, number, fence, mode, instance.name, overlap)
         self._instance = instance
         self._started_at = started_at
         self._started_ms = instance.clock.monotonic_ms()
@@ -53,7 +53,8 @@ class Attempt:
         if self.ctx.attempt > 1:
             self._instance.emit(Takeover(**self._ids(), previous=previous))
         if self._instance.wants("start"):
-            self._instance.emit(Start(**self._ids(), mode=self.ctx.mode))
+            late_ms = max(self._started_at - self.ctx.slot_ms, 0)
+            self._instance.emit(Start(**self._ids(), mode=self.ctx.mode, late_ms=late_ms))
 
     def ended(self, ended: Ended) -> AttemptStatus:
         """Take the end in: a return is a success whatever the signal says, a raise after it an interruption."""

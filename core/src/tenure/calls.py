@@ -8,6 +8,7 @@ from typing import TypeVar, get_args
 
 from tenure.clock import Clock
 from tenure.errors import BackendError, BackendUnavailable
+from tenure.health import Contact
 from tenure.model import MAX_SLOT, ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
 from tenure.protocol import LeaseBackend
 
@@ -25,36 +26,19 @@ class Answer:
     sent_ms: float
 
 
-class StoreClock:
-    """The store's clock as an instance knows it from answers; before the first one, the instance's own."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._ahead_ms: float | None = None
-
-    def learn(self, now_ms: int) -> None:
-        """Take an answer's ``now_ms`` in."""
-        self._ahead_ms = now_ms - self._clock.monotonic_ms()
-
-    def now_ms(self) -> int:
-        """The store's time, late by at most the way of the last answer."""
-        if self._ahead_ms is None:
-            return self._clock.wall_ms()
-        return int(self._clock.monotonic_ms() + self._ahead_ms)
-
-
 class Calls:
     """The lease backend as runner, watch, recovery and heartbeat call it; what is no answer is a BackendError."""
 
-    def __init__(self, backend: LeaseBackend, clock: Clock) -> None:
+    def __init__(self, backend: LeaseBackend, clock: Clock, contact: Contact) -> None:
         self._backend = backend
         self._clock = clock
-        self.store_clock = StoreClock(clock)
+        self._contact = contact
+        self.store_clock = contact.store_clock
 
     async def claim(self, claim: Claim) -> Answer:
         """Send a claim once."""
         sent_ms = self._clock.monotonic_ms()
-        result = await asked(self._backend.claim(claim))
+        result = await self._asked("claim", self._backend.claim(claim))
         if not isinstance(result, ClaimResult) or result.outcome not in _OUTCOMES or not _complete(result):
             raise _no_answer("claim", result)
         self.store_clock.learn(result.now_ms)
@@ -62,19 +46,19 @@ class Calls:
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
         """Send a heartbeat once."""
-        return _held("heartbeat", await asked(self._backend.heartbeat(job, slot, token)))
+        return _held("heartbeat", await self._asked("heartbeat", self._backend.heartbeat(job, slot, token)))
 
     async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
         """Send a finish once."""
-        return _held("finish", await asked(self._backend.finish(job, slot, token, status)))
+        return _held("finish", await self._asked("finish", self._backend.finish(job, slot, token, status)))
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """Send a release once."""
-        return _held("release", await asked(self._backend.release(job, slot, token)))
+        return _held("release", await self._asked("release", self._backend.release(job, slot, token)))
 
     async def active(self, jobs: list[str]) -> ActiveRuns:
         """Ask for the unfinished runs once."""
-        answer = await asked(self._backend.active(jobs))
+        answer = await self._asked("active", self._backend.active(jobs))
         if not isinstance(answer, ActiveRuns) or not isinstance(answer.runs, Sequence):
             raise _no_answer("active", answer)
         self.store_clock.learn(answer.now_ms)
@@ -82,7 +66,14 @@ class Calls:
 
     async def save_result(self, job: str, result: RunResult) -> None:
         """Save a record once."""
-        await asked(self._backend.save_result(job, result))
+        await self._asked("save_result", self._backend.save_result(job, result))
+
+    async def results(self, job: str, limit: int) -> list[RunResult]:
+        """Ask for the newest records once."""
+        return await self._asked("results", self._backend.results(job, limit=limit))
+
+    def _asked(self, call: str, answer: Awaitable[Result]) -> Awaitable[Result]:
+        return self._contact.note(call, asked(answer))
 
 
 async def asked(call: Awaitable[Result]) -> Result:

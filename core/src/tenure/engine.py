@@ -12,7 +12,7 @@ from tenure.instance import Instance
 from tenure.job import Job
 from tenure.lane import Lane
 from tenure.levels import ClaimOnlyLevel, LeaseLevel, Level
-from tenure.model import Mode, Triggered, check_lease
+from tenure.model import Mode, RunResult, Triggered, check_lease
 from tenure.protocol import Backend, ClaimOnlyBackend, LeaseBackend, has_leases
 from tenure.runner import patience_ms
 from tenure.timers import JobTimers
@@ -37,7 +37,7 @@ class Engine:
 
     async def start(self, jobs: Iterable[Job]) -> None:
         """Enter the backend and start; BackendError, or InvalidJob for a lease that the store cannot grant."""
-        await self._entered.enter_async_context(self._backend)
+        await self._instance.contact.note("enter", self._entered.enter_async_context(self._backend))
         try:
             self.add(jobs)
         except BaseException:
@@ -114,6 +114,10 @@ class Engine:
                 call.stop("stop", cancel=True)
             await self._drained(_SETTLE_MS)
         return self._executor.executing()
+
+    async def results(self, name: str, limit: int) -> list[RunResult]:
+        """The job's newest records; none on a claim-only backend, which keeps them to itself. BackendError."""
+        return await self._level.results(name, limit)
 
     def is_drained(self) -> bool:
         """Whether no work is under way."""

@@ -15,7 +15,7 @@ from tenure.model import LostAttempt, Mode
 SkipReason = Literal["late", "taken", "overlap", "early"]
 InterruptReason = Literal["stop", "takeover", "superseded", "exhausted", "lost"]
 
-logger = logging.getLogger("tenure")
+logger: logging.Logger = logging.getLogger("tenure")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOG_PAUSE_MS = 10_000
@@ -54,6 +54,8 @@ class Start(Event):
 
     kind = "start"
     mode: Mode
+    late_ms: int
+    """From the slot to the win of this attempt, by the store's clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,9 @@ KINDS = tuple(kind.kind for kind in (Start, Success, Failure, Interrupted, Skip,
 
 Listener = Callable[[Event], None]
 
+LOG_FIELDS = ("job", "slot", "attempt", "fence", "instance")
+"""Attributes of the log's records."""
+
 _LEVELS = {
     "failure": logging.ERROR,
     "exhausted": logging.ERROR,
@@ -190,7 +195,7 @@ class Events:
         """Tell everyone; never raises."""
         level = _level(event.kind)
         if logger.isEnabledFor(level) and not (isinstance(event, Error) and self._too_often(event)):
-            _log(level, "%s%s", event, _traceback(event))
+            _log(level, "%s%s", event, _traceback(event), extra=_fields(event))
         for listener in self._listeners:
             self._tell(listener, event)
 
@@ -217,10 +222,17 @@ class Events:
         return False
 
 
-def _log(level: int, message: str, *args: object, exc_info: bool = False) -> None:
+def _log(
+    level: int, message: str, *args: object, exc_info: bool = False, extra: dict[str, object] | None = None
+) -> None:
     """Log it; an application's filter or handler may raise, and then there is nowhere to say so."""
     with suppress(Exception):
-        logger.log(level, message, *args, exc_info=exc_info)
+        logger.log(level, message, *args, exc_info=exc_info, extra=extra)
+
+
+def _fields(event: Event) -> dict[str, object]:
+    """What a formatter that writes JSON shows beside the message."""
+    return {"event": event.kind, **{name: getattr(event, name) for name in LOG_FIELDS}}
 
 
 def _traceback(event: Event) -> str:

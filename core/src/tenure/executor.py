@@ -5,7 +5,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from tenure.context import Context, SignalReason
 from tenure.errors import TenureError
 from tenure.job import Job
+from tenure.observe import Observers
 
 How = Literal["returned", "raised", "timeout", "unstarted"]
 
@@ -56,6 +57,9 @@ class Permit(Protocol):
 
 
 Observer = Callable[["Call"], object]
+Around = Callable[[Context], AbstractContextManager[object]]
+
+nothing_around: Around = Observers().around
 
 
 class Place(Protocol):
@@ -82,6 +86,7 @@ class Call:
         "_timer",
         "_when_ended",
         "_when_gone",
+        "around",
         "ctx",
         "ended",
         "gone",
@@ -90,12 +95,22 @@ class Call:
         "task",
     )
 
-    def __init__(self, job: Job, ctx: Context, place: Place, permit: Permit | None, when_gone: tuple[Observer]) -> None:
-        self.job = job
-        self.ctx = ctx
+    def __init__(
+        self,
+        job: Job,
+        ctx: Context,
+        place: Place,
+        permit: Permit | None,
+        when_gone: tuple[Observer],
+        around: Around,
+    ) -> None:
+        self.job: Job = job
+        self.ctx: Context = ctx
         self.task: asyncio.Task[None] | None = None
         self.ended: Ended | None = None
-        self.gone = False
+        self.gone: bool = False
+        self.around = around
+        """What the handler runs in."""
         self.owner: object = None
         """Whose handler it is, for whoever is told when it has ended."""
         self._when_ended: Observer | None = None
@@ -357,17 +372,18 @@ class Threads:
 class Executor:
     """Starts handlers and knows which still execute in this instance."""
 
-    def __init__(self, async_place: Place, sync_place: Place) -> None:
+    def __init__(self, async_place: Place, sync_place: Place, around: Around = nothing_around) -> None:
         self._async_place = async_place
         self._sync_place = sync_place
         self._calls: dict[tuple[str, int], Call] = {}
         self._going_on: dict[str, list[Call]] = {}
         self._when_gone = (self._gone,)
+        self._around = around
 
     def start(self, job: Job, ctx: Context, permit: Permit | None = None) -> Call:
         """Start the handler of a run; it is started only if ``permit`` is confirmed at that very moment."""
         place = self._async_place if job.is_async else self._sync_place
-        call = Call(job, ctx, place, permit, self._when_gone)
+        call = Call(job, ctx, place, permit, self._when_gone, self._around)
         self._calls[job.name, ctx.slot_ms] = call
         place.start(call)
         return call
@@ -423,7 +439,8 @@ async def _run(call: Call) -> None:
         ended = _call(call)
     else:
         try:
-            _check(job, await (job.handler(ctx) if job.takes_context else job.handler()))
+            with call.around(ctx):
+                _check(job, await (job.handler(ctx) if job.takes_context else job.handler()))
         except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the application's loop
             ended = Ended("raised", error)
     call.tell(ended)
@@ -432,7 +449,8 @@ async def _run(call: Call) -> None:
 def _call(call: Call) -> Ended:
     job, ctx = call.job, call.ctx
     try:
-        _check(job, job.handler(ctx) if job.takes_context else job.handler())
+        with call.around(ctx):
+            _check(job, job.handler(ctx) if job.takes_context else job.handler())
     except BaseException as error:  # noqa: BLE001 - whatever a handler raises is a failed run
         return Ended("raised", error)
     return _RETURNED

@@ -10,10 +10,12 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from tenure.clock import SystemClock
 from tenure.duration import Duration, to_ms
 from tenure.errors import SchedulerStateError
 from tenure.events import Event, Events, logger
 from tenure.executor import Call
+from tenure.health import TICK_MS, State
 from tenure.job import Job
 
 Result = TypeVar("Result")
@@ -109,7 +111,7 @@ class LoopThread:
         except BaseException:
             work.close()
             raise
-        self.loop = ready.result()
+        self.loop: asyncio.AbstractEventLoop = ready.result()
 
     def stop(self, timeout_s: float) -> None:
         """End the loop, and the tasks that handlers left on it; one that heeds no cancellation is not waited for."""
@@ -120,6 +122,10 @@ class LoopThread:
     async def _work(self, ready: "Future[asyncio.AbstractEventLoop]") -> None:
         ready.set_result(asyncio.get_running_loop())
         await self._ended.wait()
+
+
+def _monotonic_ms() -> float:
+    return SystemClock().monotonic_ms()
 
 
 class EngineThread:
@@ -150,6 +156,8 @@ class EngineThread:
         self.started: Future[None] = Future()
         self.stopped: Future[bool] = Future()
         self.closed: Future[None] = Future()
+        self.ticked_ms = _monotonic_ms()
+        """When its loop last turned."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name="tenure-engine", daemon=True)
 
@@ -178,6 +186,13 @@ class EngineThread:
         if not self._post(self._request, function, answer):
             raise EngineEnded("the scheduler does not run any more")
         return answer
+
+    @property
+    def state(self) -> State:
+        """How far it is; safe from any thread."""
+        if not self.started.done():
+            return "starting"
+        return "stopping" if self._stops else "running"
 
     def stop(self, grace_ms: float, because: Exception | None = None) -> None:
         """Ask it to stop, also while it starts, and in a signal's handler; a second time, to hurry.
@@ -260,6 +275,7 @@ class EngineThread:
 
     async def _main(self) -> None:
         self._main_task = asyncio.current_task()
+        self._tick()
         try:
             if self._stopped_early:
                 raise asyncio.CancelledError
@@ -282,6 +298,10 @@ class EngineThread:
             if self._engine is not None:
                 self._engine.abandon()
             await self._end_requests()
+
+    def _tick(self) -> None:
+        self.ticked_ms = _monotonic_ms()
+        self._loop.call_later(TICK_MS / 1000, self._tick)
 
     async def _end_requests(self) -> None:
         with self._lock:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from tenure.clock import Clock
 from tenure.events import Emitter, Error, Event
+from tenure.health import Contact
+from tenure.observe import Observers
 
 Answer = TypeVar("Answer")
 
@@ -26,10 +28,11 @@ def new_instance_id() -> str:
 class Instance:
     """One running scheduler."""
 
-    def __init__(self, name: str, clock: Clock, rng: Random, events: Emitter) -> None:
+    def __init__(self, name: str, clock: Clock, rng: Random, events: Emitter, contact: Contact | None = None) -> None:
         self.name = name
         self.clock = clock
         self.rng = rng
+        self.contact = contact or Contact(clock, Observers())
         self._events = events
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forget = self._tasks.discard
@@ -37,7 +40,7 @@ class Instance:
         self._held = 0
         self._none_held = asyncio.Event()
         self._none_held.set()
-        self.stopping = asyncio.Event()
+        self.stopping: asyncio.Event = asyncio.Event()
 
     def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
         """Start work that the drain waits for."""

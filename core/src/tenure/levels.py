@@ -8,7 +8,7 @@ from tenure.executor import Executor
 from tenure.hints import HintListener
 from tenure.instance import Instance
 from tenure.job import Job
-from tenure.model import Capabilities
+from tenure.model import Capabilities, RunResult
 from tenure.protocol import ClaimOnlyBackend, LeaseBackend
 from tenure.recovery import CatchUp, Recovery, missed_slot
 from tenure.runner import ClaimOnlyRunner, LeaseRunner, Runner
@@ -40,6 +40,9 @@ class Level(Protocol):
     def leave(self, name: str) -> None:
         """The job is removed."""
 
+    async def results(self, name: str, limit: int) -> list[RunResult]:
+        """The job's newest records."""
+
     def stop(self) -> None:
         """The instance stops: be a backup no more."""
 
@@ -55,7 +58,7 @@ class LeaseLevel:
         catch_up: CatchUp,
         jobs: Mapping[str, Job],
     ) -> None:
-        calls = Calls(backend, instance.clock)
+        self._calls = calls = Calls(backend, instance.clock, instance.contact)
         self._backend = backend
         self.runner = LeaseRunner(instance, calls, executor, jobs)
         self._watches = self.runner.watches
@@ -91,6 +94,10 @@ class LeaseLevel:
         self._watches.end(name)
         self._hints.refresh()
 
+    async def results(self, name: str, limit: int) -> list[RunResult]:
+        """See Level."""
+        return await self._calls.results(name, limit)
+
     def stop(self) -> None:
         """See Level."""
         self._watches.close()
@@ -124,6 +131,10 @@ class ClaimOnlyLevel:
 
     def leave(self, name: str) -> None:
         """See Level."""
+
+    async def results(self, name: str, limit: int) -> list[RunResult]:  # noqa: ARG002 - no part of that protocol
+        """See Level."""
+        return []
 
     def stop(self) -> None:
         """See Level."""

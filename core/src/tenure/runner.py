@@ -52,7 +52,7 @@ class LeaseRunner:
         self._early_turns = asyncio.Semaphore(_EARLY_WIDTH)
         self._ending: set[tuple[str, int]] = set()
         self._warned = False
-        self.watches = Watches(calls, executor, instance, self, jobs)
+        self.watches: Watches = Watches(calls, executor, instance, self, jobs)
 
     async def run(self, job: Job, slot: int, mode: Mode) -> None:
         """See Runner."""
@@ -362,6 +362,7 @@ class ClaimOnlyRunner:
 
     def __init__(self, instance: Instance, backend: ClaimOnlyBackend, executor: Executor) -> None:
         self._instance = instance
+        self._contact = instance.contact
         self._backend = backend
         self._executor = executor
 
@@ -414,10 +415,13 @@ class ClaimOnlyRunner:
         return await self._instance.until_answered("claim", ask, job.name, slot, patience)
 
     async def _ask(self, job: str, slot: int, token: str) -> bool:
-        won: object = await asked(self._backend.claim(job, slot, token))
+        won: object = await self._contact.note("claim", asked(self._backend.claim(job, slot, token)))
         if not isinstance(won, bool):
             raise BackendError(f"the backend answered claim with {won!r}, which is neither True nor False")
         return won
+
+    async def _record(self, job: str, result: RunResult) -> None:
+        await self._contact.note("save_result", asked(self._backend.save_result(job, result)))
 
     async def _execute(self, job: Job, slot: int, mode: Mode) -> None:
         attempt = Attempt(self._instance, job, slot, mode, started_at=self._instance.clock.wall_ms())
@@ -430,7 +434,7 @@ class ClaimOnlyRunner:
             self._executor.timed_out(call)
         status = attempt.ended(ended)
         result = attempt.record(status)
-        await _save(self._instance, lambda: asked(self._backend.save_result(job.name, result)), job, result)
+        await _save(self._instance, partial(self._record, job.name, result), job, result)
         if status == "success":
             attempt.succeeded()
         elif status == "failed":

@@ -19,10 +19,12 @@ from tenure.duration import Duration, to_ms
 from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob, closest
 from tenure.events import Events, Listener, check_listener, logger
 from tenure.executor import Call, Executor, OtherLoop, Threads, current
+from tenure.health import Contact, Health
 from tenure.host import EngineThread, EventThread, LoopThread, Pending, StoppedEarly, StopSignals
 from tenure.instance import Instance, new_instance_id
 from tenure.job import Handler, Job, JobChoices, JobOptions, check_defaults, make_job
-from tenure.model import Capabilities, Triggered, check_lease, check_name
+from tenure.model import Capabilities, RunResult, Triggered, check_lease, check_name
+from tenure.observe import Observer, Observers
 from tenure.protocol import Backend
 from tenure.registry import connect
 from tenure.schedule import Fold, Gap, Schedule, Zone, cron, every
@@ -87,6 +89,8 @@ class Scheduler:
         self._thread: EngineThread | None = None
         self._events: EventThread | None = None
         self._instance: str | None = None
+        self._observers: list[Observer] = []
+        self._contact: Contact | None = None
         _all.add(self)
 
     # Jobs
@@ -210,6 +214,31 @@ class Scheduler:
     def instance(self) -> str | None:
         """The id of the running instance; None while the scheduler does not run."""
         return self._instance if self._thread else None
+
+    def results(self, name: str, *, limit: int = 20) -> Pending[list[RunResult]]:
+        """The newest records of a job, of all instances; none on a claim-only backend.
+
+        Raises SchedulerStateError unless the scheduler runs. The answer may be a BackendError.
+        """
+        thread = self._thread
+        if thread is None:
+            raise SchedulerStateError(f"results({name!r}) needs a running scheduler; start it first")
+        return Pending(thread.submit(lambda engine: engine.results(name, limit)))
+
+    # Looking at it
+
+    def observe(self, observer: Observer) -> None:
+        """Have it looked at from the next start on: events, calls of the store, and around handlers."""
+        if self._thread is not None:
+            raise SchedulerStateError("the scheduler runs already; observe it before it is started")
+        self._observers.append(observer)
+
+    def health(self) -> Health:
+        """Whether it is alive and ready; asks nobody, so that it answers at once, in any thread or task."""
+        thread, contact = self._thread, self._contact
+        if thread is None or contact is None:
+            return Health(state="stopped")
+        return contact.health(thread.state, self._instance, thread.ticked_ms)
 
     # Running
 
@@ -355,12 +384,15 @@ class Scheduler:
                 own = LoopThread()
                 closing.callback(own.stop, _THREAD_TIMEOUT_S)
                 handlers = own.loop
-            events = EventThread(Events(SystemClock(), self._listeners))
+            listeners = (*self._listeners, *(observer.event for observer in self._observers))
+            events = EventThread(Events(SystemClock(), listeners))
             closing.callback(events.stop, _THREAD_TIMEOUT_S)
             name = self._instance_name or new_instance_id()
-            build = partial(self._build, backend, name, events, handlers)
+            observers = Observers(self._observers)
+            contact = Contact(SystemClock(), observers)
+            build = partial(self._build, backend, name, events, handlers, contact, observers)
             thread = EngineThread(build, self._jobs.values(), self._stopped, closing.pop_all().close)
-            self._thread, self._events, self._instance = thread, events, name
+            self._thread, self._events, self._instance, self._contact = thread, events, name, contact
             thread.start()
             return thread
 
@@ -370,12 +402,15 @@ class Scheduler:
         name: str,
         events: EventThread,
         handlers: asyncio.AbstractEventLoop,
+        contact: Contact,
+        observers: Observers,
         loop: asyncio.AbstractEventLoop,
     ) -> "Engine":
         from tenure.engine import Engine  # loaded at the first start: an import of tenure does not pay for it
 
-        instance = Instance(name, SystemClock(), Random(), events)
-        executor = Executor(OtherLoop(loop, handlers, self._loop_closed), Threads(loop, self._threads))
+        instance = Instance(name, SystemClock(), Random(), events, contact)
+        places = OtherLoop(loop, handlers, self._loop_closed), Threads(loop, self._threads)
+        executor = Executor(*places, observers.around)
         return Engine(backend, instance, executor)
 
     def _loop_closed(self) -> None:
