@@ -7,7 +7,9 @@ from typing import Any, Generic, TypeVar
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 Send = Callable[[list[Request]], Awaitable[Sequence[Answer | Exception]]]
+Batch = list[tuple[Request, asyncio.Future[Answer]]]
 
 
 class Convoy(Generic[Request, Answer]):
@@ -33,6 +35,10 @@ class Convoy(Generic[Request, Answer]):
     ) -> None:
         self._send = send
         self._timeout_s = timeout_ms / 1_000
+        self._calls: _Deadlines[asyncio.Future[Answer]] = _Deadlines(timeout_ms, _is_done, self._give_up)
+        self._trips: _Deadlines[tuple[asyncio.Task[None], Batch[Request, Answer]]] = _Deadlines(
+            timeout_ms, _has_come_back, self._leave_behind
+        )
         self._most = most
         self._silent = silent
         self._free = lanes
@@ -46,11 +52,8 @@ class Convoy(Generic[Request, Answer]):
         answer: asyncio.Future[Answer] = loop.create_future()
         self._waiting.append((request, answer))
         self._open_lane()
-        timer = loop.call_later(self._timeout_s, self._give_up, answer)
-        try:
-            return await answer
-        finally:
-            timer.cancel()
+        self._calls.add(loop, answer)
+        return await answer
 
     async def aclose(self) -> None:
         """Wait for what is on its way or still waits; what has no answer after the timeout raises ``silent()``."""
@@ -61,6 +64,8 @@ class Convoy(Generic[Request, Answer]):
             self._give_up(self._waiting.popleft()[1])
         for lane in list(self._lanes):
             self._abandon(lane)
+        self._calls.close()
+        self._trips.close()
 
     def _open_lane(self) -> None:
         """Start a lane if one is free, unless one that was just started will take what waits."""
@@ -77,7 +82,7 @@ class Convoy(Generic[Request, Answer]):
         assert lane is not None
         self._starting = False
         while batch := self._gather():
-            timer = lane.get_loop().call_later(self._timeout_s, self._abandon, lane)
+            self._trips.add(lane.get_loop(), (lane, batch))
             try:
                 outcomes = await self._send([request for request, _ in batch])
             except Exception as exc:  # noqa: BLE001  whatever it is, it is the answer to each of them
@@ -85,23 +90,25 @@ class Convoy(Generic[Request, Answer]):
             except asyncio.CancelledError:  # left behind, or the loop ends
                 for _, answer in batch:
                     self._give_up(answer)
+                batch.clear()
                 raise
-            finally:
-                timer.cancel()
             for (_, answer), outcome in zip(batch, outcomes, strict=True):
                 _settle(answer, outcome)
             batch.clear()  # a lane that waits for nothing keeps nothing alive
             if lane not in self._lanes:
                 return  # it was left behind, and another has its place
 
-    def _gather(self) -> list[tuple[Request, "asyncio.Future[Answer]"]]:
-        batch: list[tuple[Request, asyncio.Future[Answer]]] = []
+    def _gather(self) -> Batch[Request, Answer]:
+        batch: Batch[Request, Answer] = []
         while self._waiting and len(batch) < self._most:
             request, answer = self._waiting.popleft()
             if not answer.done():
                 batch.append((request, answer))
         self._open_lane()
         return batch
+
+    def _leave_behind(self, trip: tuple[asyncio.Task[None], Batch[Request, Answer]]) -> None:
+        self._abandon(trip[0])
 
     def _abandon(self, lane: "asyncio.Task[None]") -> None:
         self._closed(lane)
@@ -117,6 +124,49 @@ class Convoy(Generic[Request, Answer]):
     def _give_up(self, answer: "asyncio.Future[Answer]") -> None:
         if not answer.done():
             answer.set_exception(self._silent())
+
+
+class _Deadlines(Generic[Item]):
+    """Items that may all take the same time from when they are added: one timer, for the oldest that is not done."""
+
+    def __init__(self, timeout_ms: int, is_done: Callable[[Item], bool], give_up: Callable[[Item], None]) -> None:
+        self._timeout_s = timeout_ms / 1_000
+        self._is_done = is_done
+        self._give_up = give_up
+        self._items: deque[tuple[float, Item]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, loop: asyncio.AbstractEventLoop, item: Item) -> None:
+        """Give the item up if it is not done in time."""
+        items = self._items
+        while items and self._is_done(items[0][1]):
+            items.popleft()
+        items.append((loop.time() + self._timeout_s, item))
+        if self._timer is None:
+            self._timer = loop.call_at(items[0][0], self._ring, loop)
+
+    def close(self) -> None:
+        """Give nothing up any more."""
+        self._items.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, items = loop.time(), self._items
+        while items and (items[0][0] <= now or self._is_done(items[0][1])):
+            _, item = items.popleft()
+            if not self._is_done(item):
+                self._give_up(item)
+        self._timer = loop.call_at(items[0][0], self._ring, loop) if items else None
+
+
+def _is_done(answer: "asyncio.Future[Any]") -> bool:
+    return answer.done()
+
+
+def _has_come_back(trip: tuple[asyncio.Task[None], Batch[Any, Any]]) -> bool:
+    return not trip[1]
 
 
 def _settle(answer: "asyncio.Future[Any]", outcome: Any) -> None:
