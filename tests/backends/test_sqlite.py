@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 from tenure.errors import BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidDuration, InvalidUrl
-from tenure.model import Claim, RunResult
+from tenure.model import Claim, JobCard, RunResult
 from tenure.registry import connect
 from tenure_sqlite import SqliteBackend, worker
 from tenure_sqlite.database import VERSION, Database
@@ -613,3 +613,28 @@ def test_a_connection_that_cannot_be_prepared_is_closed(path, monkeypatch):
         for _ in range(5):
             with pytest.raises(BackendMisconfigured, match="refused"):
                 entering(SqliteBackend(path))
+
+
+# Cards
+
+CARD = JobCard(
+    job="sync", schedule="every 10s", words="every 10 seconds", lease_ms=30_000, overlap="skip", max_attempts=3,
+    max_late_ms=None, next_slot=None, instance="a", seen_at_ms=int(time.time() * 1_000),
+)  # fmt: skip
+
+
+def test_a_store_of_an_earlier_version_has_no_cards_until_it_is_written_to(path):
+    async def cards(**options):
+        async with SqliteBackend(path, **options) as backend:
+            return await backend.cards()
+
+    async def save():
+        async with SqliteBackend(path) as backend:
+            await backend.save_cards([CARD])
+
+    asyncio.run(cards())
+    with raw(path) as connection:
+        connection.execute("drop table tenure_cards")
+    assert asyncio.run(cards(create=False)) == []
+    asyncio.run(save())
+    assert asyncio.run(cards(create=False)) == [CARD]

@@ -27,14 +27,16 @@ from tenure.model import (
     Capabilities,
     Claim,
     ClaimResult,
+    Finding,
+    JobCard,
     LostAttempt,
     RunResult,
     Triggered,
 )
 from tenure.observe import Observer
-from tenure.protocol import Backend, ClaimOnlyBackend, Hints, LeaseBackend, Migrates
+from tenure.protocol import Backend, ClaimOnlyBackend, Examines, Hints, JobCards, LeaseBackend, Migrates
 from tenure.registry import connect
-from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, tz_data_version
+from tenure.schedule import At, Cron, Every, Schedule, at, cron, every, schedule_of, tz_data_version
 from tenure.scheduler import Scheduler
 
 __version__ = "0.1.0"
@@ -58,8 +60,10 @@ __all__ = [
     "Error",
     "Event",
     "Every",
+    "Examines",
     "Exhausted",
     "Failure",
+    "Finding",
     "Health",
     "Hints",
     "Interrupted",
@@ -69,6 +73,8 @@ __all__ = [
     "InvalidJob",
     "InvalidSchedule",
     "InvalidUrl",
+    "JobCard",
+    "JobCards",
     "LeaseBackend",
     "LostAttempt",
     "MemoryBackend",
@@ -92,5 +98,6 @@ __all__ = [
     "connect",
     "cron",
     "every",
+    "schedule_of",
     "tz_data_version",
 ]

@@ -1,16 +1,18 @@
-"""A job's state and history as compact JSON bytes, with a format number first."""
+"""A job's state, history and card as compact JSON bytes, with a format number first."""
 
 import json
+from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Any
 
 from tenure.decision import JobState, RunState
 from tenure.errors import BackendMisconfigured
-from tenure.model import LostAttempt, RunResult
+from tenure.model import JobCard, LostAttempt, RunResult
 
 FORMAT = 1
 """Raised when what follows it changes its meaning; a reader refuses what is newer than itself."""
 
+_CARD = frozenset(field.name for field in fields(JobCard))
 _RUN = attrgetter(*(name for name in RunState.__slots__ if name != "previous"))
 _LOST = attrgetter(*LostAttempt.__slots__)
 _RESULT = attrgetter(*RunResult.__slots__)
@@ -43,6 +45,19 @@ def decode_history(data: bytes) -> tuple[RunResult, ...]:
         return tuple([RunResult(*row) for row in rows])
     except (ValueError, TypeError) as exc:
         raise _not_ours(data) from exc
+
+
+def encode_card(card: JobCard) -> str:
+    """The card's text: a JSON object."""
+    return json.dumps(asdict(card), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_card(text: str | bytes) -> JobCard:
+    """The card of its text; what a newer tenure added is left out. BackendMisconfigured if it is none."""
+    try:
+        return JobCard(**{name: value for name, value in json.loads(text).items() if name in _CARD})
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise _not_ours(text.encode() if isinstance(text, str) else text) from exc
 
 
 def _row(run: RunState) -> list[Any]:

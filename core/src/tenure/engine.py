@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any, cast
 
+from tenure.cards import Cards
 from tenure.errors import BackendUnavailable, InvalidJob, SchedulerStateError, UnknownJob
 from tenure.events import Skip, logger
 from tenure.executor import Call, Executor
@@ -34,6 +35,7 @@ class Engine:
         self._hurry = asyncio.Event()
         self._level = self._level_of(backend)
         self._lane = Lane(instance, self._claim)
+        self._cards = Cards(instance, backend, self._jobs, self.next_slot)
 
     async def start(self, jobs: Iterable[Job]) -> None:
         """Enter the backend and start; BackendError, or InvalidJob for a lease that the store cannot grant."""
@@ -56,6 +58,7 @@ class Engine:
         self._jobs.update((job.name, job) for job in jobs)
         self._timers.add(jobs)
         self._level.arrive(jobs)
+        self._cards.tell(job.name for job in jobs)
 
     def replace(self, job: Job) -> None:
         """The job serves from its next slot or attempt."""
@@ -63,6 +66,7 @@ class Engine:
         self._jobs[job.name] = job
         self._timers.add((job,))
         self._level.replace(job)
+        self._cards.tell((job.name,))
 
     def remove(self, name: str) -> None:
         """End the job's timer and watches; a running handler goes on to its end."""

@@ -11,11 +11,13 @@ from tenure.clock import SystemClock
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.errors import BackendClosed, InvalidUrl
 from tenure.model import (
+    CARD_KEPT_MS,
     ActiveRuns,
     Capabilities,
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     RunResult,
     check_ending,
     check_limit,
@@ -36,6 +38,7 @@ class MemoryStore:
         self.lock: threading.Lock = threading.Lock()
         self.states: dict[Key, JobState] = {}
         self.histories: dict[Key, tuple[RunResult, ...]] = {}
+        self.cards: dict[Key, JobCard] = {}
         self.listeners: set[Callable[[Key], None]] = set()
 
     def hint(self, key: Key) -> None:
@@ -149,6 +152,20 @@ class MemoryBackend:
         with self.store.lock:
             return list(self.store.histories.get(key, ())[:limit])
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards."""
+        saved = {self._key(card.job): card for card in cards}
+        with self.store.lock:
+            self.store.cards.update(saved)
+            self._forget_cards(self.store.now_ms() - CARD_KEPT_MS)
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        self._check_entered()
+        with self.store.lock:
+            found = [card for (namespace, _), card in self.store.cards.items() if namespace == self._namespace]
+        return sorted(found, key=lambda card: card.job)
+
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints."""
         wanted = {self._key(job): job for job in jobs}
@@ -165,6 +182,11 @@ class MemoryBackend:
                 yield await queue.get()
         finally:
             self.store.listeners.discard(listen)
+
+    def _forget_cards(self, before_ms: int) -> None:
+        for key, card in list(self.store.cards.items()):
+            if key[0] == self._namespace and card.seen_at_ms < before_ms:
+                del self.store.cards[key]
 
     def _key(self, job: str) -> Key:
         check_name(job, "job")

@@ -14,6 +14,8 @@ Ending = Literal["success", "failed"]
 DoneStatus = Literal["success", "failed", "exhausted", "superseded"]
 ResultStatus = Literal["success", "failed", "interrupted", "crashed", "late", "overlap", "exhausted", "superseded"]
 
+FindingState = Literal["ok", "warning", "wrong"]
+
 MODES: frozenset[str] = frozenset(("scheduled", "catch-up", "manual", "takeover"))
 OVERLAPS: frozenset[str] = frozenset(("skip", "allow"))
 ENDINGS: frozenset[str] = frozenset(("success", "failed"))
@@ -27,6 +29,10 @@ MAX_TOKEN_CHARS = 64
 MAX_ERROR_BYTES = 65_536
 EARLY_MS = 1_000
 """A first start is granted at most this long before its slot, by the store's clock (row 11)."""
+
+CARD_KEPT_MS = 30 * 86_400_000
+"""The card of a job that no instance has said anything of for this long is forgotten."""
+_MAX_CARD_TEXT = 500
 
 _CUT_MARK = " … (cut)"
 
@@ -165,6 +171,53 @@ class RunResult:
             object.__setattr__(self, "error", clean_error(self.error))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCard:
+    """What a job is in its namespace, as an instance that has it said last; for readers, no decision uses it.
+
+    ``schedule`` is the schedule's text, which ``schedule_of`` reads, ``words`` the same for people; both are cut to
+    500 characters. ``next_slot`` is the next one known when the card was written, None if the schedule had no more.
+    ``seen_at_ms`` is the store's clock then, as the instance knew it. InvalidClaim if the card breaks a limit.
+    """
+
+    job: str
+    schedule: str
+    words: str
+    lease_ms: int
+    overlap: Overlap
+    max_attempts: int
+    max_late_ms: int | None
+    next_slot: int | None
+    instance: str
+    seen_at_ms: int
+
+    def __post_init__(self) -> None:
+        """Refuse what breaks a limit, clean the texts."""
+        check_name(self.job, "job")
+        check_name(self.instance, "instance")
+        _check_int("lease_ms", self.lease_ms, 1)
+        _check_int("max_attempts", self.max_attempts, 1)
+        _check_int("seen_at_ms", self.seen_at_ms, 0)
+        if self.max_late_ms is not None:
+            _check_int("max_late_ms", self.max_late_ms, 0)
+        if self.next_slot is not None:
+            _check_int("next_slot", self.next_slot, 0, MAX_SLOT)
+        if self.overlap not in OVERLAPS:
+            raise InvalidClaim(f"overlap: {self.overlap!r} is not one of {_choices(OVERLAPS)}")
+        for name in ("schedule", "words"):
+            object.__setattr__(self, name, clean_text(getattr(self, name), _MAX_CARD_TEXT))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a store's examination looked at; ``remedy`` says what to do about it, if it is not ``ok``."""
+
+    what: str
+    state: FindingState
+    text: str
+    remedy: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Triggered:
     """What became of ``trigger(job)``: the run's slot, and ``won`` if its handler starts here."""
@@ -261,6 +314,12 @@ def clean_error(text: str) -> str:
     if len(encoded) <= MAX_ERROR_BYTES:
         return clean
     return encoded[: MAX_ERROR_BYTES - len(_CUT_MARK.encode())].decode("utf-8", "ignore") + _CUT_MARK
+
+
+def clean_text(text: str, longest: int) -> str:
+    """A line as every store can keep it and every terminal show it: no control characters, no lone surrogates."""
+    clean = _CONTROL.sub(" ", _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text[: longest + 1]))
+    return clean if len(clean) <= longest else f"{clean[: longest - 2]} …"
 
 
 def _fault_of_name(name: str) -> str | None:

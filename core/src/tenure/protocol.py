@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from tenure.model import ActiveRuns, Capabilities, Claim, ClaimResult, Ending, RunResult
+from tenure.model import ActiveRuns, Capabilities, Claim, ClaimResult, Ending, Finding, JobCard, RunResult
 
 
 class Entered(Protocol):
@@ -87,6 +87,29 @@ class Migrates(Protocol):
 
     def migration_sql(self) -> str:
         """The same for a store that has no schema yet, as text for who may make one."""
+
+
+@runtime_checkable
+class JobCards(Protocol):
+    """A backend that also keeps what the jobs of its namespace are; readers then need no names.
+
+    Nothing that decides about runs reads a card. Instances save the cards of their jobs when they start, when a job is
+    added or replaced, and now and then.
+    """
+
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """Keep one card per job, the one saved last; forget those not seen for CARD_KEPT_MS by the store's clock."""
+
+    async def cards(self) -> list[JobCard]:
+        """The cards of the namespace, by job."""
+
+
+@runtime_checkable
+class Examines(Protocol):
+    """A backend that can look at its store with an operator's eyes."""
+
+    async def examine(self) -> list[Finding]:
+        """What it finds on an entered backend, good and bad; a question that fails is a finding, not an error."""
 
 
 Backend = ClaimOnlyBackend | LeaseBackend

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 import zoneinfo
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from tenure.cron import CronRule, parse
 from tenure.duration import Duration, to_ms, to_text
-from tenure.errors import InvalidSchedule, closest
+from tenure.errors import InvalidInput, InvalidSchedule, closest
 from tenure.model import MAX_SLOT
 
 Gap = Literal["shift", "skip"]
@@ -21,6 +22,7 @@ Zone = ZoneInfo | timezone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_CRON_TEXT = re.compile(r"(?P<expression>.+?) (?P<tz>[\w+/-]+)(?: gap=(?P<gap>\w+))?(?: fold=(?P<fold>\w+))?")
 _OLDER_DATA = "if the name is right, this host's time zone data is too old: pip install tzdata, or update the system's"
 
 
@@ -148,6 +150,31 @@ def at(*instants: datetime) -> At:
     if not instants:
         raise InvalidSchedule("at: no instant; name one or several aware datetimes")
     return At(tuple(sorted({_instant_ms(instant, "at") for instant in instants})))
+
+
+def schedule_of(text: str) -> Schedule | None:
+    """The schedule whose text (``str``) this is; None where the text says not enough, as of a user's own schedule."""
+    kind, _, rest = text.partition(" ")
+    try:
+        match kind:
+            case "every":
+                period, _, anchor = rest.partition(" from ")
+                return every(period, anchor=datetime.fromisoformat(anchor) if anchor else None)
+            case "at":
+                return at(*map(datetime.fromisoformat, rest.split(", ")))
+            case "cron":
+                return _cron_of(rest)
+    except (ValueError, TypeError, InvalidInput):
+        pass
+    return None
+
+
+def _cron_of(text: str) -> Schedule | None:
+    match = _CRON_TEXT.fullmatch(text)
+    if match is None:
+        return None
+    choices = {name: value for name, value in match.groupdict().items() if value}
+    return cron(**choices)  # type: ignore[arg-type] # a choice that is none is refused there
 
 
 def _instant_ms(instant: datetime, name: str) -> int:

@@ -13,16 +13,18 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from tenure import decision
-from tenure.codec import decode_state, encode_state
+from tenure.codec import decode_card, decode_state, encode_card, encode_state
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms, to_text
 from tenure.errors import BackendClosed, BackendUnavailable, InvalidUrl
 from tenure.model import (
+    CARD_KEPT_MS,
     ActiveRuns,
     Capabilities,
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     RunResult,
     check_ending,
     check_limit,
@@ -32,7 +34,7 @@ from tenure.model import (
 from tenure.urls import Readers, hide_secrets, split_url, true_or_false, url_options, whole_number
 
 from tenure_sqlite import queries
-from tenure_sqlite.database import Database, Synchronous
+from tenure_sqlite.database import Database, Synchronous, has_table
 from tenure_sqlite.worker import Call, Work, Worker
 
 Answer = TypeVar("Answer")
@@ -167,6 +169,27 @@ class SqliteBackend:
         asked = {**self._key(job), "limit": min(limit, self._keep_results)}
         rows = await self._call(lambda connection: connection.execute(queries.RESULTS, asked).fetchall(), writes=False)
         return [RunResult(*row) for row in rows]
+
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards."""
+        rows = [{**self._key(card.job), "card": encode_card(card), "seen_at": card.seen_at_ms} for card in cards]
+        forget = {"namespace": self._namespace, "kept_ms": CARD_KEPT_MS}
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(queries.SAVE_CARD, rows)
+            connection.execute(queries.FORGET_CARDS, forget)
+
+        await self._call(write, writes=True)
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+
+        def read(connection: sqlite3.Connection) -> list[str]:
+            if not has_table(connection, "tenure_cards"):
+                return []  # a store of an earlier version, opened to be read
+            return [card for (card,) in connection.execute(queries.CARDS, {"namespace": self._namespace})]
+
+        return [decode_card(card) for card in await self._call(read, writes=False)]
 
     def _key(self, job: str) -> dict[str, Any]:
         check_name(job, "job")

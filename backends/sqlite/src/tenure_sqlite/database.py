@@ -112,6 +112,8 @@ class Database:
                 f"{self.path}: it has schema {version} and this tenure-sqlite knows up to {VERSION};"
                 " upgrade tenure-sqlite here"
             )
+        if self.create and not has_table(connection, "tenure_cards"):  # one that came later, beside the others
+            _create_tables(connection)
 
 
 def is_busy(error: Exception) -> bool:
@@ -120,10 +122,15 @@ def is_busy(error: Exception) -> bool:
     return code is not None and code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
+def has_table(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether the file has the table."""
+    asked = "select 1 from sqlite_master where type = 'table' and name = ?"
+    return connection.execute(asked, (name,)).fetchone() is not None
+
+
 def _version(connection: sqlite3.Connection) -> int | None:
     """The schema's version, None before there is one."""
-    known = connection.execute("select 1 from sqlite_master where type = 'table' and name = 'tenure_schema'").fetchone()
-    if known is None:
+    if not has_table(connection, "tenure_schema"):
         return None
     (version,) = connection.execute("select max(version) from tenure_schema").fetchone()
     return int(version)
@@ -133,13 +140,17 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.execute("begin immediate")
     try:
         if _version(connection) is None:  # another process may have been first
-            for statement in queries.SCHEMA:
-                connection.execute(statement)
+            _create_tables(connection)
             connection.execute("insert into tenure_schema (version) values (?)", (VERSION,))
         connection.execute("commit")
     except BaseException:
         connection.execute("rollback")
         raise
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    for statement in queries.SCHEMA:
+        connection.execute(statement)
 
 
 def _fault_of(path: Path) -> str | None:

@@ -41,3 +41,14 @@ where namespace = :namespace and job = :job and (slot, attempt) <= (
 select slot, attempt, fence, status, instance, started_at, ended_at, error from tenure_results
 where namespace = :namespace and job = :job
 order by slot desc, attempt desc limit :limit;
+
+-- name: save_card
+insert into tenure_cards (namespace, job, card, seen_at) values (:namespace, :job, :card, :seen_at)
+on conflict (namespace, job) do update set card = excluded.card, seen_at = excluded.seen_at;
+
+-- name: forget_cards
+delete from tenure_cards
+where namespace = :namespace and seen_at < cast((julianday('now') - 2440587.5) * 86400000 as integer) - :kept_ms;
+
+-- name: cards
+select card from tenure_cards where namespace = :namespace order by job;

@@ -21,3 +21,12 @@ create table if not exists tenure_results (
     error text,
     primary key (namespace, job, slot, attempt)
 ) without rowid;
+
+-- What the jobs are, for readers.
+create table if not exists tenure_cards (
+    namespace text not null,
+    job text not null,
+    card text not null,
+    seen_at integer not null,
+    primary key (namespace, job)
+) without rowid;
