@@ -1,0 +1,67 @@
+"""Freeze a holder in the middle of its work, and see its write refused: ``python freeze.py redis redis://localhost``."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE_S = 60
+
+
+class Holder:
+    """A process whose handler waits for a word before it writes."""
+
+    def __init__(self, *arguments: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("holder.py")), *arguments]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def says(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().strip()
+        if not line:
+            raise RuntimeError(f"it ended, or said nothing for {PATIENCE_S} s")
+        return line
+
+    def writes(self) -> str:
+        """Let it write; what became of that."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("go on\n")
+        self.process.stdin.flush()
+        return self.says()
+
+
+@contextmanager
+def holding(*arguments: str) -> Iterator[Holder]:
+    """A holder that works."""
+    holder = Holder(*arguments)
+    limit = threading.Timer(PATIENCE_S, holder.process.kill)
+    limit.start()
+    try:
+        holder.says()
+        yield holder
+    finally:
+        limit.cancel()
+        holder.process.kill()
+        holder.process.communicate()
+
+
+def freeze(guard: str, place: str, store: str) -> None:
+    """Tell what happens."""
+    with holding(guard, place, store, "first") as first:
+        first.process.send_signal(signal.SIGSTOP)
+        print("first:  has taken the total, and is frozen")
+        with holding(guard, place, store, "second") as second:
+            print("second: has taken the run over, and the total")
+            first.process.send_signal(signal.SIGCONT)
+            print("first:  wakes, and writes:", first.writes())
+            print("second: writes:", second.writes())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        freeze(*sys.argv[1:3], *(sys.argv[3:] or [f"sqlite:///{directory}/jobs.db"]))
