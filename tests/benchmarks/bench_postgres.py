@@ -18,7 +18,7 @@ import bench_runs
 import psycopg
 from measuring import Measured, claim
 from psycopg_pool import AsyncConnectionPool
-from tenure.model import RunResult, new_token
+from tenure.model import RunResult
 from tenure_conformance.targets.postgres import server
 from tenure_postgres import PostgresBackend
 
@@ -88,35 +88,38 @@ async def one_at_a_time(url, count):
     measured.show()
 
 
-async def claims_by_psycopg(url, count):
-    """Claims a second by the same function, each a call of psycopg's own, over a pool of as many connections."""
-    namespace = f"bench-{uuid4().hex}"
-    call = "select tenure.claim(%s, %s, %s, %s, 'bench-host', 30000, false, true, 3, null, 0)"
-    settings = {"autocommit": True}
-    async with AsyncConnectionPool(url, min_size=4, max_size=4, kwargs=settings, timeout=120, open=False) as pool:
-
-        async def one(number):
-            async with pool.connection() as connection:
-                await (await connection.execute(call, (namespace, f"job {number}", FIRST, new_token()))).fetchone()
-
-        begun = time.perf_counter()
-        await asyncio.gather(*[one(number) for number in range(count)])
-        return count / (time.perf_counter() - begun)
-
-
 async def burst(url, count):
-    """Claims a second of that many jobs due at once: by psycopg, with each statement travelling alone, and together."""
-    rates = {"psycopg": [await claims_by_psycopg(url, count) for _ in range(3)]}
-    for name, most in (("alone", 1), ("together", None)) * 3:
-        async with PostgresBackend(url, namespace=f"bench-{uuid4().hex}", timeout="120s") as backend:
-            if most is not None:
-                backend._client._convoy._most = most
-            claims = [claim(FIRST, f"job {number}") for number in range(count)]
+    """Claims a second of that many jobs due at once: by psycopg, with each statement travelling alone, and together.
+
+    All jobs have run before; psycopg calls the same function over a pool of as many connections.
+    """
+    namespace = f"bench-{uuid4().hex}"
+    call = "select tenure.claim(%s, %s, %s, 'token', 'bench-host', 30000, false, true, 3, null, 0)"
+    rates = {}
+    async with AsyncExitStack() as stack:
+        backend = await stack.enter_async_context(PostgresBackend(url, namespace=namespace, timeout="120s"))
+        settings = {"autocommit": True}
+        pool = AsyncConnectionPool(url, min_size=4, max_size=4, kwargs=settings, timeout=120, open=False)
+        await stack.enter_async_context(pool)
+
+        async def by_psycopg(each):
+            async with pool.connection() as connection:
+                await (await connection.execute(call, (namespace, each.job, each.slot))).fetchone()
+
+        async def by_tenure(each):
+            assert (await backend.claim(each)).outcome == "won"
+
+        most = backend._client._convoy._most
+        ways = {"psycopg": (by_psycopg, most), "alone": (by_tenure, 1), "together": (by_tenure, most)}
+        for slot, (name, (ask, at_once)) in enumerate([*ways.items()] * 4, FIRST):
+            claims = [claim(slot, f"job {number}", token="token") for number in range(count)]
+            backend._client._convoy._most = at_once
             begun = time.perf_counter()
-            results = await asyncio.gather(*[backend.claim(each) for each in claims])
+            await asyncio.gather(*map(ask, claims))
             rates.setdefault(name, []).append(count / (time.perf_counter() - begun))
-            assert {result.outcome for result in results} == {"won"}
-    psycopgs, alone, together = (statistics.median(rates[name]) for name in ("psycopg", "alone", "together"))
+            backend._client._convoy._most = most
+            await asyncio.gather(*[backend.finish(each.job, slot, "token", "success") for each in claims])
+    psycopgs, alone, together = (statistics.median(rates[name][1:]) for name in ("psycopg", "alone", "together"))
     print(f"  {count} claims at once: {psycopgs:.0f}/s by psycopg and a pool, {alone:.0f}/s each alone,", end=" ")
     print(f"{together:.0f}/s together ({together / psycopgs:.2f} x, {together / alone:.2f} x)")
 
