@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tenure.errors import BackendClosed, InvalidClaim
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import CARD_KEPT_MS, Claim, JobCard, RunResult, new_token
+from tenure.protocol import JobCards
 
 NOON = 1_796_126_400_000
 NAMES = [
@@ -341,3 +343,45 @@ def test_tokens_of_forked_processes_differ():  # DR07
         os.close(reading)
         os.close(writing)
     assert len(tokens) == 4
+
+
+# Cards
+
+
+def card(job, **changes):
+    fields = {"schedule": "every 10s", "words": "every 10 seconds", "lease_ms": 30_000, "overlap": "skip"}
+    fields |= {"max_attempts": 3, "max_late_ms": None, "next_slot": NOON, "instance": "a"}
+    return JobCard(job=job, **{**fields, "seen_at_ms": max(NOON, int(time.time() * 1_000)), **changes})
+
+
+def test_cards_are_kept_by_job_the_last_of_each_and_the_old_are_forgotten(store):
+    saved = [card(name, words=f"ü {name}") for name in NAMES]
+
+    async def scenario(first, second):
+        if not isinstance(first, JobCards):
+            pytest.skip("this backend keeps no cards")
+        assert await second.cards() == []
+        await first.save_cards(saved)
+        assert await second.cards() == sorted(saved, key=lambda card: card.job)
+        changed = card("a", schedule="cron 0 9 * * * UTC", max_late_ms=1, next_slot=None, instance="b")
+        old = card("old", seen_at_ms=NOON - CARD_KEPT_MS - 60_000)
+        await second.save_cards([changed, old])
+        await first.save_cards([card("a b", words="ü a b", instance="c")])
+        found = {card.job: card for card in await first.cards()}
+        assert found["a"] == changed
+        assert set(found) == set(NAMES)
+
+    run(store, scenario)
+
+
+def test_a_thousand_cards_are_kept(store):
+    saved = [card(f"job-{number:04}") for number in range(1_000)]
+
+    async def scenario(first, second):
+        if not isinstance(first, JobCards):
+            pytest.skip("this backend keeps no cards")
+        await first.save_cards(saved)
+        await first.save_cards([])
+        assert await second.cards() == saved
+
+    run(store, scenario)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import threading
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tenure import connect
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import MAX_SLOT, Claim, LostAttempt, RunResult
+from tenure.model import CARD_KEPT_MS, MAX_SLOT, Claim, JobCard, LostAttempt, RunResult
 from tenure_etcd import EtcdBackend, Settings, Tls, backend, cluster, dates, runs
 from tenure_etcd.keys import Layout, quoted
 
@@ -609,3 +610,27 @@ def test_tls_files_are_looked_at():
 def test_a_port_that_nobody_listens_on_is_unavailable(namespace):
     with pytest.raises(BackendUnavailable, match="onnect"):
         asyncio.run(connect(f"etcd://{HOST}:1", timeout="5s").__aenter__())
+
+
+# Cards
+
+
+def card(job, seen_at_ms):
+    return JobCard(
+        job=job, schedule="every 10s", words="every 10 seconds", lease_ms=30_000, overlap="skip", max_attempts=3,
+        max_late_ms=None, next_slot=None, instance="ü", seen_at_ms=seen_at_ms,
+    )  # fmt: skip
+
+
+def test_cards_are_kept_by_job_the_last_of_each_and_the_old_are_forgotten(server, namespace):
+    now = int(time.time() * 1_000)
+
+    async def scenario(first, second):
+        many = [card(f"job/{number:03}", now) for number in range(250)]
+        await first.save_cards([*many, card("old", now - CARD_KEPT_MS - 60_000)])
+        await second.save_cards([card("job/007", now + 1)])
+        found = await first.cards()
+        assert [card.job for card in found] == [card.job for card in many]
+        assert found[7].seen_at_ms == now + 1
+
+    run(server, namespace, scenario)

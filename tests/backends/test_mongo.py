@@ -25,7 +25,7 @@ from tenure.errors import (
     InvalidUrl,
 )
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import Claim, JobCard, RunResult, new_token
 from tenure.registry import connect
 from tenure_mongo import MongoBackend, backend, pipeline
 from tenure_mongo.link import AGAIN, Link
@@ -35,6 +35,10 @@ from .servers_mongo import HOST, create_user, put_clock_in, serving
 
 PAST = 1_700_000_000_000
 RECORD = RunResult(PAST, 1, 1, "success", "i", 1, 2)
+CARD = JobCard(
+    job="sync", schedule="every 10s", words="every 10 seconds", lease_ms=30_000, overlap="skip", max_attempts=3,
+    max_late_ms=None, next_slot=None, instance="i", seen_at_ms=int(time.time() * 1_000),
+)  # fmt: skip
 LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore:(.|\\n)*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
 """The driver leaves a socket to the garbage collector that it was cancelled over while it connected."""
 PAGE = Path(__file__).parents[2] / "docs/mongo.md"
@@ -92,6 +96,8 @@ async def every_call(entered, job="sync"):
     assert await entered.finish(job, PAST, taken.token, "success")
     await entered.save_result(job, RECORD)
     assert await entered.results(job) == [RECORD]
+    await entered.save_cards([CARD])
+    assert await entered.cards() == [CARD]
 
 
 @asynccontextmanager

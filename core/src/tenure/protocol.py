@@ -98,7 +98,10 @@ class JobCards(Protocol):
     """
 
     async def save_cards(self, cards: Sequence[JobCard]) -> None:
-        """Keep one card per job, the one saved last; forget those not seen for CARD_KEPT_MS by the store's clock."""
+        """Keep one card per job, the one saved last; no job comes twice in one call.
+
+        Those not seen for CARD_KEPT_MS by the store's clock are forgotten at some save, or not shown.
+        """
 
     async def cards(self) -> list[JobCard]:
         """The cards of the namespace, by job."""

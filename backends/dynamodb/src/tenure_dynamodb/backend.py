@@ -20,6 +20,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     RunResult,
     check_ending,
     check_limit,
@@ -49,6 +50,8 @@ _OPTIONS: Readers = {
 _REGION = re.compile(r"[a-z0-9-]+")
 _TABLE = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 _LEAST_CLOCK_ERROR_MS = 120
+_CARDS_AT_ONCE = 250
+"""Cards that are written within one deadline."""
 _KEEPING_S = 5.0
 """How often it is seen to it that the clock is still known well enough."""
 
@@ -209,6 +212,16 @@ class DynamoBackend:
         check_limit(limit)
         return await self._ask(lambda store, deadline: store.results(job, limit, deadline))
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards; many are several calls, each with its own deadline."""
+        for at in range(0, max(len(cards), 1), _CARDS_AT_ONCE):
+            part = cards[at : at + _CARDS_AT_ONCE]
+            await self._ask(partial(_save_cards, part))
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        return await self._ask(lambda store, deadline: store.cards(deadline))
+
     async def _states(self, jobs: Sequence[str]) -> tuple[Moment, dict[str, JobState]]:
         return await self._ask(lambda store, deadline: store.states(jobs, deadline))
 
@@ -298,6 +311,10 @@ class _Service:
         while (pause_s := store.until_a_look_s()) is not None:
             await asyncio.sleep(pause_s)
             await self.lanes.ask(store.look)
+
+
+def _save_cards(cards: Sequence[JobCard], store: Store, deadline: float) -> None:
+    store.save_cards(cards, deadline)
 
 
 def _active(parts: Sequence[tuple[Moment, dict[str, JobState]] | BaseException]) -> ActiveRuns:

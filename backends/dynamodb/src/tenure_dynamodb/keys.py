@@ -3,13 +3,15 @@
 import json
 from typing import Any
 
-from tenure.codec import decode_history, encode_history
-from tenure.model import RunResult
+from tenure.codec import decode_card, decode_history, encode_card, encode_history
+from tenure.model import CARD_KEPT_MS, JobCard, RunResult
 
 from tenure_dynamodb.table import TTL
 
 RUN = "run "
 """How the sort keys of history begin."""
+CARD = "card "
+"""How the sort keys of cards begin."""
 
 
 def partition(namespace: str, job: str) -> str:
@@ -30,7 +32,7 @@ def state(namespace: str, job: str) -> dict[str, Any]:
 
 def layout(namespace: str) -> dict[str, Any]:
     """The key of what a later version leaves where this one must not write any more."""
-    return _key(json.dumps([namespace], ensure_ascii=False), "layout")
+    return _key(cards(namespace), "layout")
 
 
 def record(namespace: str, job: str, result: RunResult, keep_for_ms: int) -> dict[str, Any]:
@@ -47,6 +49,25 @@ def recorded(item: dict[str, Any]) -> RunResult:
     """The record of its item; BackendMisconfigured if it was written by a newer tenure or by something else."""
     (result,) = decode_history(item["record"]["B"])
     return result
+
+
+def cards(namespace: str) -> str:
+    """The partition of the namespace's cards."""
+    return json.dumps([namespace], ensure_ascii=False)
+
+
+def card(namespace: str, card: JobCard) -> dict[str, Any]:
+    """The item of a job's card; DynamoDB removes it some time after it is forgotten."""
+    return {
+        **_key(cards(namespace), f"{CARD}{card.job}"),
+        "card": {"S": encode_card(card)},
+        TTL: {"N": str((card.seen_at_ms + CARD_KEPT_MS) // 1_000)},
+    }
+
+
+def told(item: dict[str, Any]) -> JobCard:
+    """The card of its item."""
+    return decode_card(item["card"]["S"])
 
 
 def _sort_key(result: RunResult) -> str:

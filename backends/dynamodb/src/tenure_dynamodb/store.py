@@ -12,7 +12,7 @@ from tenure import decision
 from tenure.decision import EMPTY, JobState
 from tenure.duration import to_text
 from tenure.errors import BackendMisconfigured
-from tenure.model import EARLY_MS, Claim, ClaimResult, Ending, RunResult
+from tenure.model import CARD_KEPT_MS, EARLY_MS, Claim, ClaimResult, Ending, JobCard, RunResult
 
 from tenure_dynamodb import expressions, item, keys
 from tenure_dynamodb.clock import Moment
@@ -29,6 +29,7 @@ Decide = Callable[[JobState, Moment], tuple[JobState, Answer]]
 PRUNE_EVERY = 32
 """One save in so many removes what is older than the records that are kept."""
 PRUNE_AT_ONCE = 1_000
+MOST_CARDS = 100_000
 PAUSE_S = 0.002
 MOST_JOBS = BATCH_READ
 """Jobs whose states are read in one request."""
@@ -153,6 +154,18 @@ class Store:
         partition = keys.partition(self._settings.namespace, job)
         most = min(limit, self._settings.keep_results)
         return [keys.recorded(found) for found in self._table.newest(partition, keys.RUN, most, ConsistentRead=True)]
+
+    def save_cards(self, cards: Sequence[JobCard], deadline: float) -> None:
+        """Keep those cards."""
+        self._table.put_all([keys.card(self._settings.namespace, card) for card in cards], deadline)
+
+    def cards(self, deadline: float) -> list[JobCard]:
+        """All cards but those of jobs that nobody has told of for long; DynamoDB removes them when it likes."""
+        before_ms = self.moment(deadline).early - CARD_KEPT_MS
+        found = self._table.newest(keys.cards(self._settings.namespace), keys.CARD, MOST_CARDS, ConsistentRead=True)
+        return sorted(
+            (card for card in map(keys.told, found) if card.seen_at_ms >= before_ms), key=lambda card: card.job
+        )
 
     def prune(self, job: str) -> None:
         """Remove the records that are older than those that are kept."""

@@ -83,6 +83,17 @@ class Table:
         told = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {}
         self._send("put_item", Item=item, **told, **condition)
 
+    def put_all(self, items: Sequence[Item], deadline: float) -> None:
+        """Put those items in the place of others, in no order."""
+        for at in range(0, len(items), BATCH_WRITE):
+            left = [{"PutRequest": {"Item": item}} for item in items[at : at + BATCH_WRITE]]
+            while left:
+                reply = self._request("batch_write_item", RequestItems={self.name: left})
+                left = reply.get("UnprocessedItems", {}).get(self.name, [])
+                if left:  # throttled
+                    time.sleep(random.uniform(0, UNPROCESSED_PAUSE_S))
+                self.check_time(deadline, f"{len(items) - at} of {len(items)} items were not surely written")
+
     def newest(self, partition: str, prefix: str, limit: int, **query: Any) -> Iterator[Item]:
         """The items with that beginning of their sort key, from the last on, at most so many."""
         start: dict[str, Any] = {}

@@ -18,6 +18,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     RunResult,
     check_ending,
     check_lease,
@@ -29,6 +30,7 @@ from tenure.model import (
 from tenure.urls import Readers, true_or_false, url_options, whole_number
 
 from tenure_etcd import errors, requests
+from tenure_etcd.cards import AT_ONCE, Cards
 from tenure_etcd.cluster import Cluster, is_wanted
 from tenure_etcd.dates import CLOCK_ERROR_MS, Dates, clock_of, wrong_speech
 from tenure_etcd.hints import lease_ends
@@ -184,6 +186,16 @@ class EtcdBackend:
         answer = await self._call(lambda session: session.cluster.call("read", request))
         return [decode_history(kv.value)[0] for kv in answer.kvs]
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards; many are several calls, each with its own deadline."""
+        for start in range(0, len(cards), AT_ONCE):
+            await self._save_cards(cards[start : start + AT_ONCE])
+        await self._call(lambda session: session.cards.forget())
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        return await self._call(lambda session: session.cards.read())
+
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; a lease that ran out is told of too."""
         for job in jobs:
@@ -192,6 +204,9 @@ class EtcdBackend:
         numbered = {number: self._layout.job(job) for number, job in enumerate(dict.fromkeys(jobs), start=1)}
         async for name in lease_ends(session.cluster, numbered):
             yield name
+
+    async def _save_cards(self, cards: Sequence[JobCard]) -> None:
+        await self._call(lambda session: session.cards.save(cards))
 
     async def _prune(self, cluster: Cluster, history: bytes) -> None:
         """Drop all records but the newest; one that is saved meanwhile makes some more of them old, and none new."""
@@ -270,6 +285,7 @@ class _Session:
     """What is open while the backend is entered."""
 
     runs: Runs
+    cards: Cards
 
     def __init__(self, settings: Settings, layout: Layout, timeout_s: float) -> None:
         self.cluster = Cluster(settings, timeout_s)
@@ -295,6 +311,7 @@ class _Session:
         if not self._is_ready:
             self._is_ready = True
             self.runs = Runs(self.cluster, self._layout, clock)
+            self.cards = Cards(self.cluster, self._layout, clock)
             self.cluster.keep_up(self._dates.keep_fresh, clock)
 
     def begin(self) -> None:

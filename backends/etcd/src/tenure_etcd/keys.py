@@ -26,6 +26,7 @@ class Layout:
     def __init__(self, root: str, namespace: str) -> None:
         self.prefix: str = f"{root}/{quoted(namespace)}/"
         self.format: bytes = f"{self.prefix}format".encode()
+        self.cards: bytes = f"{self.prefix}card/".encode()
         self._jobs: dict[str, JobKeys] = {}
 
     def job(self, name: str) -> "JobKeys":
@@ -40,6 +41,10 @@ class Layout:
     def history(self, job: str) -> bytes:
         """What the keys of a job's records begin with."""
         return f"{self.prefix}log/{quoted(job)}/".encode()
+
+    def card(self, job: str) -> bytes:
+        """The key of a job's card."""
+        return self.cards + quoted(job).encode()
 
 
 @dataclass(frozen=True, slots=True)

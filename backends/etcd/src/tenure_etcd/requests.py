@@ -1,6 +1,6 @@
 """What is sent to etcd: pure functions that build its requests, and nothing else knows of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,6 +76,21 @@ def read_records(history: bytes, limit: int, *, keys_only: bool = False) -> Requ
 def drop_records(history: bytes, first: bytes) -> Request:
     """Drop a record and all that are older."""
     return pb.DeleteRangeRequest(key=first, range_end=range_end(history))
+
+
+def read_all(prefix: bytes) -> Request:
+    """All keys with that prefix."""
+    return pb.RangeRequest(key=prefix, range_end=range_end(prefix))
+
+
+def write_keys(pairs: Mapping[bytes, bytes]) -> Request:
+    """Store several keys."""
+    return pb.TxnRequest(success=[_op(request_put=pb.PutRequest(key=key, value=pairs[key])) for key in pairs])
+
+
+def drop_keys(keys: Sequence[bytes]) -> Request:
+    """Drop several keys."""
+    return pb.TxnRequest(success=[_op(request_delete_range=pb.DeleteRangeRequest(key=key)) for key in keys])
 
 
 def read_key(key: bytes) -> Request:

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from pymongo import AsyncMongoClient
 from tenure import decision
+from tenure.codec import decode_card
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
@@ -17,6 +18,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     RunResult,
     check_ending,
     check_limit,
@@ -39,12 +41,15 @@ logger: logging.Logger = logging.getLogger("tenure.mongo")
 
 JOBS = "tenure_jobs"
 RESULTS = "tenure_results"
+CARDS = "tenure_cards"
 NEWEST_FIRST = {"_id": -1}
 
 OLDEST_WIRE = 17
 """What MongoDB 6.0 speaks."""
 PRUNE_EVERY = 16
 """About one record in so many looks for those that are too old; until then they are kept and not shown."""
+CARDS_AT_ONCE = 500
+"""Cards that are written with one command."""
 AT_ONCE = 20_000
 """Jobs that are asked for in one command: their names must fit into one."""
 
@@ -178,6 +183,21 @@ class MongoBackend:
         found = await link.ask(link.find(RESULTS, asked, sort=NEWEST_FIRST, limit=min(limit, self._keep_results)))
         return [self._read_as(documents.run_result, document) for document in found]
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards; many are several calls, each with its own deadline."""
+        link = self._serving()
+        for start in range(0, len(cards), CARDS_AT_ONCE):
+            await link.ask(self._save_cards(link, cards[start : start + CARDS_AT_ONCE]))
+        old = {"q": documents.old_cards(self._namespace), "limit": 0}
+        await link.ask(link.command({"delete": CARDS, "deletes": [old], "writeConcern": MAJORITY}))
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        link = self._serving()
+        found = await link.ask(link.find(CARDS, documents.all_cards(self._namespace)))
+        cards = [self._read_as(lambda document: decode_card(document["card"]), document) for document in found]
+        return sorted(cards, key=lambda card: card.job)
+
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; on a standalone server, which has no change streams, there are none."""
         ids = [self._id(job) for job in jobs]
@@ -260,6 +280,13 @@ class MongoBackend:
             )
         states = {row["_id"]["job"]: self._state(row) for row in found if row["_id"] != SCHEMA}
         return now, states
+
+    async def _save_cards(self, link: Link, cards: Sequence[JobCard]) -> None:
+        statements = [
+            {"q": {"_id": documents.card_id(**self._id(card.job))}, "u": documents.card_fields(card), "upsert": True}
+            for card in cards
+        ]
+        await link.command({"update": CARDS, "updates": statements, "ordered": False, "writeConcern": MAJORITY})
 
     async def _prune(self, link: Link, job: str) -> None:
         """Remove the records that are older than the newest ``keep_results``."""

@@ -5,9 +5,10 @@ from typing import Any
 
 from bson.datetime_ms import DatetimeMS
 from bson.max_key import MaxKey
+from tenure.codec import encode_card
 from tenure.decision import JobState, RunState
 from tenure.errors import BackendMisconfigured
-from tenure.model import LostAttempt, RunResult
+from tenure.model import CARD_KEPT_MS, JobCard, LostAttempt, RunResult
 
 from tenure_mongo.expressions import Document
 
@@ -89,6 +90,26 @@ def run_result(document: Mapping[str, Any]) -> RunResult:
         ended_at=None if ended_at is None else int(ended_at),
         error=document["error"],
     )
+
+
+def card_id(namespace: str, job: str) -> Document:
+    """The ``_id`` of a job's card."""
+    return {"namespace": namespace, "job": job}
+
+
+def all_cards(namespace: str) -> Document:
+    """A filter: the cards of a namespace."""
+    return {"_id": {"$gt": {"namespace": namespace}, "$lt": {"namespace": namespace, "job": MaxKey()}}}
+
+
+def card_fields(card: JobCard) -> Document:
+    """A card without its ``_id``."""
+    return {"card": encode_card(card), "seen_at": DatetimeMS(card.seen_at_ms)}
+
+
+def old_cards(namespace: str) -> Document:
+    """A filter: the cards of jobs that nobody has told of for long, by the server's clock."""
+    return {**all_cards(namespace), "$expr": {"$lt": ["$seen_at", {"$subtract": ["$$NOW", CARD_KEPT_MS]}]}}
 
 
 def check_format(document: Mapping[str, Any], place: str) -> None:
