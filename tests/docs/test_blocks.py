@@ -25,12 +25,15 @@ PAGES = [
     "docs/jobs.md",
     "docs/observe.md",
 ]
-OPTIONAL = {"pymongo"}
 LONGEST_WAIT_S = 60
 
 
+def text(page):
+    return (ROOT / page).read_text("utf-8")
+
+
 def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return re.findall(r"^```python\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
 
 
 def file_of(block):
@@ -82,11 +85,7 @@ def execute(page):
     for number, block in enumerate(blocks(page), 1):
         if file_of(block) and "__main__" not in block:
             continue
-        try:
-            exec(compile(block, f"{page}, block {number}", "exec"), names)
-        except ModuleNotFoundError as error:
-            if error.name not in OPTIONAL:
-                raise
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
     return names
 
 
@@ -175,41 +174,6 @@ def test_the_sql_guard_refuses_the_older_attempt(here, capsys):
     names["database"].close()
 
 
-def test_the_file_guard_refuses_the_older_attempt(here):
-    names = execute("docs/leases.md")
-    names["database"].close()
-    save_file, path = names["save_file"], here / "total.txt"
-    assert [save_file(path, str(fence), fence) for fence in (5, 5, 1796126450400, 6)] == [True, True, True, False]
-    assert path.read_text() == "1796126450400"
-
-
-def test_the_redis_guard_refuses_the_older_attempt(here):
-    fakeredis = pytest.importorskip("fakeredis")
-    pytest.importorskip("lupa")
-    names = execute("docs/leases.md")
-    names["database"].close()
-    client = fakeredis.FakeRedis()
-    save = names["save_in_redis"]
-    assert [save(client, "eu", 1, fence) for fence in (names["a"], names["a"], names["b"], names["a"])] == [
-        True,
-        True,
-        True,
-        False,
-    ]
-    client.close()
-
-
-def test_the_mongo_guard_refuses_the_older_attempt(here):
-    mongomock = pytest.importorskip("mongomock")
-    pytest.importorskip("pymongo")
-    names = execute("docs/leases.md")
-    names["database"].close()
-    totals = mongomock.MongoClient().db.totals
-    save = names["save_in_mongo"]
-    assert [save(totals, "eu", fence, fence) for fence in (5, 5, 7, 6)] == [True, True, True, False]
-    assert list(totals.find()) == [{"_id": "eu", "fence": 7, "total": 7}]
-
-
 def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
     names = execute("docs/leases.md")
     names["database"].close()
@@ -224,6 +188,18 @@ def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
 
     asyncio.run(main())
     assert noted == [True]
+
+
+# docs/fencing.md, whose other blocks stand in examples that tests/e2e runs
+
+
+def test_the_file_guard_refuses_the_older_attempt(here):
+    (code,) = re.findall(r"<!-- example: files -->\n```python\n(.*?)```", text("docs/fencing.md"), re.DOTALL)
+    names = {}
+    exec(compile(code, "docs/fencing.md", "exec"), names)
+    save_file, path = names["save_file"], here / "total.txt"
+    assert [save_file(path, str(fence), fence) for fence in (5, 5, 1796126450400, 6)] == [True, True, True, False]
+    assert path.read_text() == "1796126450400"
 
 
 # Applications, as real processes
