@@ -12,6 +12,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    JobCard,
     LostAttempt,
     Mode,
     Outcome,
@@ -104,6 +105,14 @@ class Client:
         """The backend's hints; not in the transcript."""
         hints: AsyncIterator[str] = self.backend.changes(jobs)
         return hints
+
+    async def save_cards(self, *cards: JobCard) -> None:
+        """The backend's save_cards."""
+        await self._answer("save_cards", {"cards": cards}, self.backend.save_cards(cards), type(None))
+
+    async def cards(self) -> list[JobCard]:
+        """The backend's cards."""
+        return await self._answer("cards", {}, self.backend.cards(), list)
 
     async def ask(self, **options: Unpack[ClaimOptions]) -> ClaimResult:
         """A claim with the rest filled in: a fresh token, job ``job``, `skip`, a lease that outlasts the rule."""

@@ -48,6 +48,7 @@ AREAS = {
     "LIF": "lifecycle",
     "BND": "bounds",
     "HNT": "hints",
+    "CRD": "cards",
     "CLO": "claim-only",
 }
 CATALOGUE = Path(__file__).with_name("catalogue.json")

@@ -11,14 +11,14 @@ from tenure.model import Capabilities
 
 from tenure_conformance.faults.kit import FaultKit, Power
 
-Level = Literal["claim-only", "lease", "durable", "shared", "faults", "processes", "hints"]
+Level = Literal["claim-only", "lease", "durable", "shared", "faults", "processes", "hints", "cards"]
 Server = str
 """How a server is started: ``auto``, ``docker`` or ``binary``; the latter two may name an image or a program to be used
 instead of the recipe's, as ``docker:redis:6.2``."""
 
 SERVER_HELP = "there are auto, docker or docker:IMAGE, binary or binary:PROGRAM"
 
-LEVELS: tuple[Level, ...] = ("claim-only", "lease", "durable", "shared", "faults", "processes", "hints")
+LEVELS: tuple[Level, ...] = ("claim-only", "lease", "durable", "shared", "faults", "processes", "hints", "cards")
 """From the ground up; a target declares exactly one of the first two, and any of the others."""
 
 

@@ -154,6 +154,7 @@ class MemoryBackend:
 
     async def save_cards(self, cards: Sequence[JobCard]) -> None:
         """See JobCards."""
+        self._check_entered()
         saved = {self._key(card.job): card for card in cards}
         with self.store.lock:
             self.store.cards.update(saved)

@@ -6,5 +6,5 @@ from tenure_conformance.mutants.mutant import MUTANTS, Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
 
-for _module in ("claims", "calls", "bounds", "clocks", "races", "names", "clients", "claim_only", "sqlite"):
+for _module in ("claims", "calls", "bounds", "clocks", "races", "names", "clients", "cards", "claim_only", "sqlite"):
     import_module(f"{__name__}.{_module}")  # which fills the registry

@@ -24,6 +24,7 @@ POWERS = {
     "durable": "survives a restart of the store",
     "shared": "is reached from other processes",
     "hints": "tells of released runs",
+    "cards": "keeps what the jobs are, for readers",
     "faults": "is right while replies are lost, connections break and stores restart",
     "processes": "is right while processes are killed and frozen, whatever their clocks say",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenure.errors import BackendClosed, BackendError
 from tenure.model import ActiveRuns, Capabilities, new_token
-from tenure.protocol import LeaseBackend
+from tenure.protocol import JobCards, LeaseBackend
 
 from tenure_conformance.bench import SLOT, Bench
 from tenure_conformance.client import CALL_SECONDS, answered, outcomes, refused
@@ -28,7 +28,12 @@ def _every_call(bench: Bench, backend: Any) -> list[tuple[str, Callable[[], Awai
         ("active of nothing", partial(backend.active, [])),
         ("save_result", partial(backend.save_result, "job", attempted())),
         ("results", partial(backend.results, "job")),
+        *([("cards", backend.cards), ("save_cards", partial(backend.save_cards, []))] if _keeps_cards(bench) else []),
     ]
+
+
+def _keeps_cards(bench: Bench) -> bool:
+    return "cards" in bench.target.levels
 
 
 @rule(
@@ -155,13 +160,20 @@ async def capabilities_are_as_declared(bench: Bench) -> None:
         assert early.shared <= bench.a.capabilities.shared, "before entering it promised to be shared"
 
 
-@rule("LIF-006", level="lease", spec=("backend-level", "hint-what"), catches=("hints-missing", "is-no-lease-backend"))
+@rule(
+    "LIF-006",
+    level="lease",
+    spec=("backend-level", "hint-what", "cards-what"),
+    catches=("hints-missing", "cards-missing", "is-no-lease-backend"),
+)
 async def powers_are_as_declared(bench: Bench) -> None:
-    """The backend has every method of its level, and pushes hints exactly if the target declares the level `hints`."""
+    """The backend has every method of its level, and pushes hints and keeps cards exactly if the target declares so."""
     for client in (bench.a, bench.b):
         assert isinstance(client.backend, LeaseBackend)
         has_hints = callable(getattr(client.backend, "changes", None))
         assert has_hints == ("hints" in bench.target.levels), "the level `hints` and the method `changes` disagree"
+        has_cards = isinstance(client.backend, JobCards)
+        assert has_cards == _keeps_cards(bench), "the level `cards` and the methods for it disagree"
 
 
 @rule(

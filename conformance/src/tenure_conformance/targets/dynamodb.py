@@ -171,7 +171,7 @@ def answers(url: str) -> bool:
 
 target: Target = Target(
     name="dynamodb",
-    levels=("lease", "durable", "shared", "faults", "processes"),
+    levels=("lease", "durable", "shared", "faults", "processes", "cards"),
     serve=server.serve,
     open=opened,
     capabilities=CAPABILITIES,

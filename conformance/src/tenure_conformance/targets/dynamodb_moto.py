@@ -34,7 +34,7 @@ server: Recipe = Recipe(
 
 target: Target = Target(
     name="dynamodb-moto",
-    levels=("lease", "durable", "shared", "faults", "processes"),
+    levels=("lease", "durable", "shared", "faults", "processes", "cards"),
     serve=server.serve,
     open=opened,
     capabilities=CAPABILITIES,

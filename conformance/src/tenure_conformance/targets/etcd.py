@@ -99,7 +99,7 @@ async def _open(url: str, namespace: str) -> AsyncIterator[Any]:
 
 target: Target = Target(
     name="etcd",
-    levels=("lease", "durable", "shared", "faults", "processes", "hints"),
+    levels=("lease", "durable", "shared", "faults", "processes", "hints", "cards"),
     serve=server.serve,
     open=_open,
     capabilities=Capabilities(

@@ -8,7 +8,7 @@ _store = MemoryStore()
 
 target: Target = Target(
     name="memory",
-    levels=("lease", "hints"),
+    levels=("lease", "hints", "cards"),
     url="memory://",
     open=lambda _url, namespace: MemoryBackend(_store, namespace=namespace),
     timing=Timing(short_ms=10, slack_ms=5),

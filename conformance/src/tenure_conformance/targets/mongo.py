@@ -105,7 +105,7 @@ def _look_at(url: str) -> None:
 
 target: Target = Target(
     name="mongo",
-    levels=("lease", "durable", "shared", "faults", "processes", "hints"),
+    levels=("lease", "durable", "shared", "faults", "processes", "hints", "cards"),
     serve=server.serve,
     open=_open,
     capabilities=Capabilities(durable=True, shared=True),

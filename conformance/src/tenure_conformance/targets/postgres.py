@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +107,10 @@ target: Target = Target(
     distribution="tenure-postgres",
     store=lambda: _seen[0] if _seen else "PostgreSQL",
 )
+
+without_functions: Target = replace(
+    target,
+    name="postgres-without-functions",
+    open=lambda url, namespace: _open(with_option(url, "functions", "false"), namespace),
+)
+"""For databases in which nobody may create functions; run as ``tenure_conformance.targets.postgres:without_functions``."""

@@ -102,7 +102,7 @@ def _serve(_how: Server) -> Iterator[str]:
 
 target: Target = Target(
     name="sqlite",
-    levels=("lease", "durable", "shared", "faults", "processes"),
+    levels=("lease", "durable", "shared", "faults", "processes", "cards"),
     serve=_serve,
     open=connected,
     capabilities=Capabilities(durable=True, shared=True),
