@@ -28,9 +28,10 @@ def claiming(
     of_job = (key, claim.job.encode())
 
     async def steps(session: Session) -> ClaimResult:
-        state, now_ms = await _locked(session, sql, of_job, timeout_ms)
+        state, now_ms, transaction = await _locked(session, sql, of_job, timeout_ms)
         after, result = decision.claim(state, claim, now_ms)
-        await _good(session, [*_writes(sql, of_job, state, after), Query(_COMMIT, ())])
+        same = Query(sql.ensure_transaction, (transaction,))
+        await _good(session, [same, *_writes(sql, of_job, state, after), Query(_COMMIT, ())])
         return result
 
     return steps
@@ -38,8 +39,8 @@ def claiming(
 
 async def _locked(
     session: Session, sql: Statements, of_job: tuple[bytes, bytes], timeout_ms: int
-) -> tuple[JobState, int]:
-    """The job's state and the server's clock, once all that could change them is locked."""
+) -> tuple[JobState, int, bytes | None]:
+    """The job's state and the server's clock, once all that could change them is locked, and the transaction's id."""
     # A process that is frozen here would keep the others from the job for as long.
     limit = b"set local idle_in_transaction_session_timeout = %d" % timeout_ms
     begin = [
@@ -51,11 +52,11 @@ async def _locked(
         for statement in (sql.ensure_job, sql.lock_job, sql.lock_runs, sql.load_job, sql.load_runs)
     ]
     *_, job, runs = await _good(session, [*[Query(statement, ()) for statement in begin], *asked])
-    ((now_ms, fence, floor),) = rows(job)
+    ((now_ms, fence, floor, transaction),) = rows(job)
     known = [_run(row) for row in rows(runs)]
     unfinished = tuple([run for run in known if run.status in _UNFINISHED])
     ended = tuple([run for run in known if run.status not in _UNFINISHED])
-    return JobState(int(fence or 0), int(floor or 0), unfinished, ended), int(now_ms or 0)
+    return JobState(int(fence or 0), int(floor or 0), unfinished, ended), int(now_ms or 0), transaction
 
 
 def _writes(sql: Statements, of_job: tuple[bytes, bytes], before: JobState, after: JobState) -> Iterator[Query]:

@@ -49,6 +49,7 @@ class Statements:
     lock_runs: Statement
     load_job: Statement
     load_runs: Statement
+    ensure_transaction: Statement
     put_run: Statement
     drop_run: Statement
     put_job: Statement

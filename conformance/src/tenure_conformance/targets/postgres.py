@@ -113,4 +113,4 @@ without_functions: Target = replace(
     name="postgres-without-functions",
     open=lambda url, namespace: _open(with_option(url, "functions", "false"), namespace),
 )
-"""For databases in which nobody may create functions; run as ``tenure_conformance.targets.postgres:without_functions``."""
+"""Where nobody may create functions; it is run as ``tenure_conformance.targets.postgres:without_functions``."""

@@ -93,11 +93,15 @@ order by slot for update
 
 -- name: load_job
 -- Not before the locks are had: see the function `claim`.
-select {now_ms}, fence, floor from {schema}.jobs where namespace = $1 and job = $2
+select {now_ms}, fence, floor, pg_current_xact_id() from {schema}.jobs where namespace = $1 and job = $2
 
 -- name: load_runs
 select slot, attempt, used, fence, token, holder, lease_ms, started_at, expires_at, status, previous
 from {schema}.runs where namespace = $1 and job = $2 order by slot
+
+-- name: ensure_transaction
+-- What was decided holds in the transaction that it was decided in; a message that arrives twice fails here.
+select 1 / (pg_current_xact_id()::text = $1)::integer
 
 -- name: put_run
 insert into {schema}.runs values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
