@@ -125,6 +125,13 @@ def chaos(session: nox.Session) -> None:
 
 
 @nox.session
+def endure(session: nox.Session) -> None:
+    """Run a job every 100 ms for long, and say what grows: ``-- redis --minutes 60``, ``-- --runs 100000``."""
+    install_all(session, *TESTING)
+    session.run("python", "-m", "endurance", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
 def simulate(session: nox.Session) -> None:
     """Run the instance on virtual time through seeded faults; ``-- --seeds 10000``, ``-- --broken``, ``-- --help``."""
     session.install("-e", "./core")

@@ -162,7 +162,7 @@ def files_and_memory():
 
 
 def test_connections_that_come_and_go_leave_nothing_behind():
-    """Shortened; tests/benchmarks/soak_etcd.py does 200 of them, and 100,000 runs."""
+    """Shortened; tests/endurance does 200 of them, and 100,000 runs."""
     with etcd() as (member,):
 
         async def main():

@@ -824,7 +824,7 @@ def test_releases_and_ends_are_heard_of_and_nothing_else(running, mongo_server, 
 
 
 def test_memory_and_files_stay_as_they_are_over_runs_and_reconnects(mongo_server, database):
-    """A part of tests/benchmarks/soak_mongo.py."""
+    """A short part of what tests/endurance does."""
 
     def files():
         gc.collect()

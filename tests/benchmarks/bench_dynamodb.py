@@ -1,8 +1,7 @@
 """The DynamoDB backend next to the same client's ping (a GetItem of nothing), in one run.
 
-python tests/benchmarks/bench_dynamodb.py [--server moto] [--url dynamodb://…] [--count 1000] [--soak 100000]: a server
-of its own is started unless a URL is given. Ping takes the same way through the backend's threads; "bare" is the client
-alone. ``--soak`` makes that many runs and 200 reconnects, and shows memory and open files; it measures nothing else.
+python tests/benchmarks/bench_dynamodb.py [--server moto] [--url dynamodb://…] [--count 1000]: a server of its own is
+started unless a URL is given. Ping takes the same way through the backend's threads; "bare" is the client alone.
 """
 
 import argparse
@@ -10,7 +9,6 @@ import asyncio
 import os
 import time
 from contextlib import AsyncExitStack, nullcontext
-from pathlib import Path
 from uuid import uuid4
 
 from measuring import Measured, claim
@@ -74,47 +72,16 @@ async def many_at_once(url, count, tasks=50):
         print(f"  {tasks} at once: {2 * count / (time.perf_counter() - started):6.0f} calls/s")
 
 
-def memory_kb():
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0])
-
-
-def open_files():
-    return len(os.listdir("/proc/self/fd"))
-
-
-async def soak(url, runs):
-    namespace = f"soak-{uuid4().hex}"
-    for number in range(200):
-        async with connect(url, namespace=namespace) as backend:
-            await backend.active(["sync"])
-        if number % 50 == 49:
-            print(f"  after {number + 1:6} reconnects: {memory_kb() / 1_024:6.1f} MB, {open_files()} open files")
-    async with connect(url, namespace=namespace) as backend:
-        for number in range(runs):
-            held = claim(FIRST + number)
-            assert (await backend.claim(held)).outcome == "won"
-            assert await backend.finish("sync", held.slot, held.token, "success")
-            if number % 10 == 0:
-                await backend.save_result("sync", RunResult(held.slot, 1, held.slot, "success", "bench", 1, 2))
-            if number % (runs // 10) == runs // 10 - 1:
-                print(f"  after {number + 1:6} runs: {memory_kb() / 1_024:6.1f} MB, {open_files()} open files")
-
-
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--count", type=int, default=1_000)
     arguments.add_argument("--server", choices=SERVERS, default="dynalite")
     arguments.add_argument("--url", help="of a server that runs already")
-    arguments.add_argument("--soak", type=int, default=0)
     given = arguments.parse_args()
     with nullcontext(given.url) if given.url else SERVERS[given.server].serve("binary") as url:
         print(f"{given.url or given.server}, {os.cpu_count()} cores")
-        if given.soak:
-            asyncio.run(soak(url, given.soak))
-        else:
-            asyncio.run(one_at_a_time(url, given.count))
-            asyncio.run(many_at_once(url, given.count))
+        asyncio.run(one_at_a_time(url, given.count))
+        asyncio.run(many_at_once(url, given.count))
 
 
 if __name__ == "__main__":

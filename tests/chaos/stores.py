@@ -105,6 +105,11 @@ class Server:
         self.endpoint: tuple[str, int] | None = getattr(module, "endpoint_of", endpoint_of)(self.url, 0)
         wait_until_it_answers(self._recipe, self._place, program)
 
+    @property
+    def pid(self) -> int:
+        """The process that was started, whose descendants are the server's, too."""
+        return self._program._process.pid
+
     def through(self, host: str, port: int) -> str:
         return self._through(self.url, host, port)
 
@@ -119,7 +124,7 @@ class Server:
         self._wait()
 
     def kill(self) -> None:
-        started = _descendants(self._program._process.pid)
+        started = descendants(self.pid)
         self._signal(signal.SIGSTOP)  # first: none of them may see another die and do something about it
         self._signal(signal.SIGKILL)
         self._program._process.wait()
@@ -137,7 +142,7 @@ class Server:
         wait_until_it_answers(self._recipe, self._place, self._program)
 
     def _signal(self, number: int) -> None:
-        for pid in (self._program._process.pid, *_descendants(self._program._process.pid)):
+        for pid in (self.pid, *descendants(self.pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
@@ -167,7 +172,7 @@ def _module_of(target: Target) -> Any:
     return import_module(f"tenure_conformance.targets.{target.name.replace('-', '_')}")
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """All processes that it started, and those that they started."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():

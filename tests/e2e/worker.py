@@ -192,6 +192,15 @@ class Commands:
                 tell("answer", number=number, answer=answer)
 
 
+def become_newer():
+    """Write what this version's successor might, which reads all that this one writes."""
+    import tenure.codec
+    import tenure_sqlite.database
+
+    tenure.codec.FORMAT = 2
+    tenure_sqlite.database.VERSION = 2
+
+
 def watch_start(scheduler):
     while scheduler._thread is None:
         time.sleep(0.002)
@@ -205,6 +214,8 @@ async def block(scheduler):
 
 
 def main():
+    if CONFIG.get("newer"):
+        become_newer()
     if wait_ms := CONFIG.get("wait_until_ms"):
         time.sleep(max(wait_ms - now_ms(), 0) / 1000)
     scheduler = Scheduler(
