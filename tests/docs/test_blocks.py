@@ -103,7 +103,7 @@ def test_the_blocks_of_a_page_run_from_top_to_bottom(page, here):
 
 
 def test_each_file_that_a_page_shows_has_a_test():
-    tests = Path(__file__).read_text("utf-8")
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     shown = {name for page in PAGES for block in blocks(page) if (name := file_of(block))}
     assert shown == set(re.findall(r'file_block\("[^"]+", "([^"]+)"\)', tests))
 
