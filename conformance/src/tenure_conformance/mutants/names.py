@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 from tenure.decision import EMPTY
 from tenure.errors import InvalidClaim
@@ -114,6 +115,37 @@ _keyed(
     "`%`, `*` and `_` in names are one.",
     _EXACT,
     lambda space, job: (space, job.replace("*", "%").replace("_", "%")),
+)
+_keyed(
+    "names-unquoted",
+    "Names are unquoted as parts of URLs are.",
+    _EXACT,
+    lambda space, job: (space, unquote(job)),
+)
+_keyed(
+    "names-unescaped",
+    "Backslash escapes in names are carried out.",
+    _EXACT,
+    lambda space, job: (space, re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), job)),
+)
+
+
+def _filled_in(text: str) -> str:
+    """A text in which each placeholder has been replaced, as formatting a statement or a key twice does."""
+    return re.sub(r"\{\w*\}|%s", "x", text)
+
+
+_keyed(
+    "names-filled-in",
+    "Placeholders in names are filled in.",
+    _EXACT,
+    lambda space, job: (space, _filled_in(job)),
+)
+_keyed(
+    "namespace-filled-in",
+    "Placeholders in namespaces are filled in.",
+    "namespace-only names-exact",
+    lambda space, job: (_filled_in(space), job),
 )
 _keyed(
     "namespace-ignored",

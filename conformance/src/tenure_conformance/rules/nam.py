@@ -1,6 +1,7 @@
 """Names: exact, whole, without a meaning of their own."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tenure.errors import InvalidClaim
@@ -309,3 +310,54 @@ async def impossible_namespaces_are_refused(bench: Bench) -> None:
                 pass
     async with bench.visitor("guest", namespace=bench.namespace + "é") as guest:
         assert (await guest.win()).attempt == 1
+
+
+_MEANINGFUL = (
+    *("%2F", "/", "%00", "%20", " ", "%s", "%d", "%(job)s", "%%", "%"),
+    *("{}", "{0}", "{job}", "{{job}}", "${job}", "$job", "$1", "$$ROOT", "$where", '{"$gt": ""}', '["a"]'),
+    *("\\x61", "\\u0061", "a", "\\n", "\\0", "\u2028", "\u2029", "\ufeff", "&amp;", "&", "<b>a</b>"),
+    *(".*", "^a$", "a|b", "[!a]", "[^a]", "{a,b}", "a*", "?", ":pk", "#sk", "attribute_not_exists(pk)"),
+    *("x' or '1'='1", "'; drop schema public cascade; --", "$$; select pg_sleep(9); --", "E'\\\\x61'"),
+    *("]] return redis.call('FLUSHALL') --", '"); os.exit() --', "$(id)", "`id`", "; rm -rf /", "${jndi:ldap://a}"),
+)
+"""What is an escape, a placeholder, a pattern, an operator or code to some store, shell, page or log."""
+
+
+@rule(
+    "NAM-012",
+    level="lease",
+    spec=("names-exact", "limits-name"),
+    catches=("names-unquoted", "names-filled-in", "names-unescaped", "jobs-are-one"),
+)
+@answered("a possible name")
+async def nothing_is_carried_out(bench: Bench) -> None:
+    """Names that are escapes, placeholders, operators, patterns or code to some store are kept as they are."""
+    witness = await bench.a.win(job="witness")
+    await _assert_apart(bench, _MEANINGFUL)
+    assert await witness.heartbeat()
+
+
+@rule(
+    "NAM-013",
+    level="lease",
+    spec=("names-exact", "namespace-only", "limits-name", "limits-token", "limits-error-text"),
+    catches=("namespace-filled-in", "instance-stripped", "namespace-ignored", "error-in-ascii"),
+)
+@answered("possible texts")
+async def texts_are_carried_as_they_are(bench: Bench) -> None:
+    """Namespaces, tokens, holders and errors that are escapes, placeholders or code come back as they were given."""
+    namespaces = [
+        bench.namespace + text for text in ("{}", "{0}", "%s", "$1", "' --", "]]", "%2F", "/", '"}', "*", "\\")
+    ]
+    for number, namespace in enumerate(namespaces):
+        client = await bench.client(f"n{number}", namespace=namespace)
+        assert (await client.win()).attempt == 1, f"namespace {namespace!r} was taken for another"
+    for number, text in enumerate(_MEANINGFUL):
+        job, instance = f"job {number}", f"{text} "
+        token = text if text.isascii() else "token"
+        held = await bench.a.win(job=job, instance=instance, token=token)
+        assert (await bench.look(job))[job, SLOT][2] == instance
+        assert await held.heartbeat(by=bench.b), f"token {token!r} holds nothing"
+        record = replace(attempted(status="failed", error=f"{text}\n\u00e9{text}"), instance=instance)
+        await bench.a.save_result(job, record)
+        assert await bench.b.results(job) == [record]
