@@ -20,8 +20,8 @@ pytest.importorskip("rich")
 
 from click.testing import CliRunner, Result
 from tenure.cli.commands import tenure
-from tenure.cli.history import read_rows
 from tenure.cli.output import last_line
+from tenure.history import read_rows
 
 SLOT = 1_780_315_200_000  # 2026-06-01T12:00:00Z
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ LAYERS = [
     "decision",
     "protocol job context events codec convoy",
     "observe health",
-    "memory cas registry",
+    "memory cas registry history",
     "instance calls timers executor",
     "heartbeat watch hints",
     "attempt",
@@ -29,7 +29,8 @@ LAYERS = [
     "engine",
     "host",
     "scheduler",
-    "cli demo testing",
+    "successes",
+    "cli demo testing otel",
     "__init__",
 ]
 LAYER = {module: height for height, line in enumerate(LAYERS) for module in line.split()}
@@ -37,7 +38,7 @@ LAYER = {module: height for height, line in enumerate(LAYERS) for module in line
 BACKEND_CALLS = {"claim", "heartbeat", "finish", "release", "active", "save_result", "results", "save_cards", "cards"}
 MAY_CALL_BACKENDS = {"runner", "watch", "recovery", "heartbeat", "calls", "cards", "cli", "demo", "testing"}
 MAY_CALL_HANDLERS = {"executor"}
-OPTIONAL = {"cli": {"click", "rich"}, "demo": {"rich"}, "words": {"cron_descriptor"}}
+OPTIONAL = {"otel": {"opentelemetry"}, "cli": {"click", "rich"}, "demo": {"rich"}, "words": {"cron_descriptor"}}
 """Third-party modules that may be imported at import time, by whoever chose the extra of that name."""
 
 

@@ -17,11 +17,11 @@ from rich.console import Console
 
 import tenure as library
 from tenure.cli.group import FAILURE, OneLineErrors
-from tenure.cli.history import Row, read_rows
 from tenure.cli.load import LoadFailed, load_scheduler
 from tenure.cli.output import iso, last_line, local, moment, print_json, print_table, seconds
 from tenure.clock import SystemClock
 from tenure.errors import BackendMisconfigured
+from tenure.history import Row, read_rows
 from tenure.host import StoppedEarly, StopSignals
 from tenure.instance import new_instance_id
 from tenure.model import ActiveRun, ActiveRuns
