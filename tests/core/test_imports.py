@@ -30,15 +30,21 @@ LAYERS = [
     "host",
     "scheduler",
     "successes",
-    "cli demo testing otel",
+    "cli demo testing otel web",
     "__init__",
 ]
 LAYER = {module: height for height, line in enumerate(LAYERS) for module in line.split()}
 
 BACKEND_CALLS = {"claim", "heartbeat", "finish", "release", "active", "save_result", "results", "save_cards", "cards"}
-MAY_CALL_BACKENDS = {"runner", "watch", "recovery", "heartbeat", "calls", "cards", "cli", "demo", "testing"}
+MAY_CALL_BACKENDS = {"runner", "watch", "recovery", "heartbeat", "calls", "cards", "cli", "demo", "testing", "web"}
 MAY_CALL_HANDLERS = {"executor"}
-OPTIONAL = {"otel": {"opentelemetry"}, "cli": {"click", "rich"}, "demo": {"rich"}, "words": {"cron_descriptor"}}
+OPTIONAL = {
+    "web": {"starlette", "uvicorn"},
+    "otel": {"opentelemetry"},
+    "cli": {"click", "rich"},
+    "demo": {"rich"},
+    "words": {"cron_descriptor"},
+}
 """Third-party modules that may be imported at import time, by whoever chose the extra of that name."""
 
 

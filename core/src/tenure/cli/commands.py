@@ -19,6 +19,7 @@ import tenure as library
 from tenure.cli.group import FAILURE, OneLineErrors
 from tenure.cli.load import LoadFailed, load_scheduler
 from tenure.cli.output import iso, last_line, local, moment, print_json, print_table, seconds
+from tenure.cli.web import web
 from tenure.clock import SystemClock
 from tenure.errors import BackendMisconfigured
 from tenure.history import Row, read_rows
@@ -333,3 +334,6 @@ def demo(record: Path | None, backend: str | None) -> None:
         raise click.ClickException("the demo needs SIGKILL, SIGSTOP and SIGCONT; run it on Linux or macOS, or in WSL")
     if not play(Console(), place=store_at(backend) if backend else None, record=record):
         raise click.exceptions.Exit(FAILURE)
+
+
+tenure.add_command(web)

@@ -1,0 +1,179 @@
+// What belongs together: news go to the parts of the page, clicks and keys to the story.
+
+import { beside, focus, status } from "./cells.js";
+import { find, say } from "./dom.js";
+import * as holders from "./held.js";
+import * as list from "./jobs.js";
+import { about as page, held, isConnected, job, jobs, onNews, parts, start } from "./live.js";
+import * as story from "./story.js";
+import { about, clock, now, toggleZone, zone } from "./time.js";
+
+const HOUR_MS = 3_600_000;
+let changed = new Set();
+let frame;
+
+onNews((names) => {
+  changed = changed.union(names);
+  frame ??= requestAnimationFrame(render);
+});
+
+function render() {
+  frame = undefined;
+  const names = changed;
+  changed = new Set();
+  if (names.has("about")) say(find("#store"), page().store);
+  list.arrange();
+  list.refresh(new Set([...names].filter((name) => name.startsWith("job ")).map((name) => name.slice(4))));
+  if (names.has("held")) holders.show();
+  const { name, slot } = story.current() ?? {};
+  if (name !== undefined && names.has(`job ${name}`) && slotChanged(name, slot)) story.open(name, slot);
+  tick();
+}
+
+// The story is read again only if something became of it.
+let told = "";
+function slotChanged(name, slot) {
+  const news = JSON.stringify([name, slot, job(name)?.slots.find((one) => one[0] === slot)]);
+  const is = news !== told;
+  told = news;
+  return is;
+}
+
+function tick() {
+  list.tick();
+  holders.tick();
+  tellVerdict();
+  tellTrouble();
+  say(find("#zone"), `${clock(Math.floor(now() / 1_000) * 1_000)} ${zone()}`);
+}
+
+function tellVerdict() {
+  const overdue = jobs().filter(list.isOverdue).length;
+  const count = jobs().length;
+  const text = !parts.has("names")
+    ? "Looking …"
+    : count === 0
+      ? "No jobs yet"
+      : overdue === 0
+        ? count === 1 ? "The job is on time" : `All ${count} jobs are on time`
+        : `${overdue} of ${count} jobs ${overdue === 1 ? "is" : "are"} overdue`;
+  say(find("#verdict"), text);
+  document.body.classList.toggle("alarm", overdue > 0);
+  const title = overdue ? `(${overdue}) tenure` : "tenure";
+  if (document.title !== title) {
+    document.title = title;
+    find("#icon").href = overdue ? "static/alarm.svg" : "static/calm.svg";
+  }
+  say(find("#counts"), counts());
+}
+
+function counts() {
+  const since = now() - HOUR_MS;
+  let failed = 0;
+  let taken = 0;
+  for (const name of jobs()) {
+    for (const slot of job(name)?.slots ?? []) {
+      if (slot[0] < since) break;
+      if (status(slot) === "failed" || status(slot) === "exhausted") failed += 1;
+      if (slot[1].at(-1)[0] > 1) taken += 1;
+    }
+  }
+  const holding = new Set(held().map((run) => run.holder)).size;
+  const parts = [
+    held().length ? `${held().length} held by ${holding} ${holding === 1 ? "instance" : "instances"}` : "nothing held",
+    `in the last hour ${failed} failed, ${taken} taken over`,
+  ];
+  return parts.join(" · ");
+}
+
+function tellTrouble() {
+  const store = parts.get("store") ?? {};
+  const text = !isConnected()
+    ? parts.size ? "The server of this page does not answer; what you see is old." : ""
+    : store.state === "away"
+      ? `The store has been away for ${about(now() - store.since_ms)}; what you see is old. ${store.error}`
+      : "";
+  const box = find("#trouble");
+  box.hidden = text === "";
+  say(box, text);
+  document.body.classList.toggle("stale", text !== "");
+  const empty = parts.has("names") && !jobs().length;
+  const nothing = find("#nothing");
+  nothing.hidden = !parts.has("names") || find("#rows").children.length > 0;
+  say(nothing, empty ? "No instance has told the store of its jobs yet. Start one, or name jobs with --job." : "No job fits.");
+}
+
+// Clicks
+
+function show(name, slot) {
+  told = "";
+  list.choose(name, slot);
+  history.replaceState(null, "", `#${new URLSearchParams(slot === undefined ? { job: name } : { job: name, slot })}`);
+  return story.open(name, slot);
+}
+
+function close() {
+  const { name, slot } = story.current() ?? {};
+  if (name === undefined) return;
+  story.close();
+  list.choose();
+  history.replaceState(null, "", location.pathname);
+  (list.cellOf(name, slot === undefined ? undefined : String(slot)) ?? list.cellOf(name))?.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const at = (selector) => event.target.closest(selector);
+  if (at(".close")) close();
+  else if (at("#story .cell")) show(story.current().name, Number(at(".cell").dataset.slot));
+  else if (at(".cell")) show(at(".row").dataset.job, Number(at(".cell").dataset.slot));
+  else if (at(".job")) show(at(".row").dataset.job);
+  else if (at(".run")) show(at(".run").dataset.job, Number(at(".run").dataset.slot));
+  else if (at("#zone")) changeZone();
+});
+
+// Keys: left and right in a strip, up and down to the next line, or to another job.
+document.addEventListener("keydown", (event) => {
+  const cell = event.target.closest?.(".cell");
+  if (!cell || event.ctrlKey || event.metaKey || event.altKey) return;
+  const vertical = event.key === "ArrowUp" || event.key === "ArrowDown";
+  const to = vertical && cell.closest(".row") ? list.across(cell, event.key) : beside(cell, event.key);
+  if (!to) return;
+  event.preventDefault();
+  focus(to);
+});
+
+// While a story is open it follows the focus.
+let following;
+find("#rows").addEventListener("focusin", (event) => {
+  const cell = event.target.closest(".cell");
+  if (!cell || !story.current()) return;
+  clearTimeout(following);
+  following = setTimeout(() => show(cell.closest(".row").dataset.job, Number(cell.dataset.slot)), 120);
+});
+
+document.addEventListener("keydown", (event) => {
+  const words = find("#filter").elements.words;
+  if (event.key === "Escape") {
+    if (story.current()) close();
+    else if (document.activeElement === words) words.blur();
+  } else if (event.key === "/" && document.activeElement !== words && !event.ctrlKey && !event.metaKey) {
+    event.preventDefault();
+    words.focus();
+  }
+});
+
+function changeZone() {
+  toggleZone();
+  list.refreshAll();
+  holders.tick();
+  tick();
+  const { name, slot } = story.current() ?? {};
+  if (name !== undefined) story.open(name, slot);
+}
+
+// A link to a story opens it.
+const wanted = new URLSearchParams(location.hash.slice(1));
+if (wanted.has("job")) show(wanted.get("job"), wanted.has("slot") ? Number(wanted.get("slot")) : undefined);
+
+setInterval(tick, 250);
+start();

@@ -1,0 +1,174 @@
+// The story of a slot, and what its job is.
+
+import { fill } from "./cells.js";
+import { find, make } from "./dom.js";
+import { about as page, ask, job } from "./live.js";
+import { day, clock, moment, now, took, about, zone } from "./time.js";
+
+const panel = find("#story");
+let shown;
+let asked = 0;
+
+export function current() {
+  return shown;
+}
+
+export function close() {
+  shown = undefined;
+  panel.hidden = true;
+  panel.replaceChildren();
+}
+
+// Without a slot it is about the job alone. What was asked for before and comes later is dropped.
+export async function open(name, slot) {
+  const again = shown?.name === name && shown?.slot === slot;
+  shown = { name, slot };
+  const number = ++asked;
+  try {
+    const [story, slots] = await Promise.all([
+      slot === undefined ? undefined : ask("story", { job: name, slot }),
+      again ? panel.slots : ask("slots", { job: name }),
+    ]);
+    if (number !== asked || !shown) return;
+    panel.slots = slots;
+    draw(name, story, slots);
+  } catch (error) {
+    if (number === asked && shown) panel.replaceChildren(head(name), make("p", { class: "error" }, error.message));
+  }
+  panel.hidden = false;
+}
+
+function head(name) {
+  const close = make("button", { class: "close", "aria-label": "Close", title: "Close (Esc)" }, "×");
+  return make("div", { class: "head" }, make("h2", { id: "story-title" }, name), close);
+}
+
+function draw(name, story, slots) {
+  const top = panel.scrollTop;
+  panel.replaceChildren(
+    head(name),
+    ...(story ? slotParts(story) : []),
+    ...jobParts(name),
+    ...(slots.length ? [make("h3", {}, `${slots.length} slots kept`), grid(slots)] : []),
+  );
+  panel.scrollTop = top;
+}
+
+function slotParts(story) {
+  const final = story.attempts.at(-1);
+  const when = make("p", { class: "when" }, make("b", {}, clock(story.slot)), ` ${day(story.slot)}, ${zone()}`);
+  if (!final) return [when, make("p", {}, "Nothing of this slot is kept any more.")];
+  when.append(make("span", { class: `badge ${final.status.replace(" ", "-")}` }, final.status));
+  const started = story.attempts.filter((attempt) => attempt.started_at !== null);
+  return [when, started.length ? chart(story.slot, started) : null, lines(story), ...errors(story)];
+}
+
+// Attempts below each other on one axis of time, from the slot on.
+function chart(slot, attempts) {
+  const ends = attempts.map((one) => one.ended_at ?? now());
+  const begin = attempts[0].started_at;
+  const end = Math.max(...ends, begin + 1);
+  // A run that came late by far would be a dot at the end of nothing.
+  const from = begin - slot > 3 * (end - begin) ? begin - (end - begin) * 0.08 : slot;
+  const at = (ms) => `${((Math.max(ms, from) - from) / (end - from)) * 100}%`;
+  const lanes = attempts.map((one, index) => {
+    const bar = make("i", { class: `span ${one.status.replace(" ", "-")}` });
+    bar.style.left = at(one.started_at);
+    bar.style.width = `calc(${at(ends[index])} - ${at(one.started_at)})`;
+    const name = make("small", {}, make("b", {}, `${one.attempt} `), one.instance ?? "nobody recorded who");
+    return make("li", {}, name, make("div", { class: "track" }, bar));
+  });
+  return make("div", { class: "chart", "aria-hidden": "true" }, make("ol", {}, ...lanes), axis(from - slot, end - slot));
+}
+
+function axis(from, to) {
+  const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find(
+    (seconds) => (to - from) / (seconds * 1_000) <= 5,
+  );
+  const ticks = make("div", { class: "axis" });
+  for (let ms = Math.ceil(from / (step * 1_000)) * step * 1_000; step && ms <= to; ms += step * 1_000) {
+    const tick = make("span", {}, ms === 0 ? "due" : `+${about(ms).replace(".0 s", " s")}`);
+    tick.style.left = `${((ms - from) / (to - from)) * 100}%`;
+    ticks.append(tick);
+  }
+  return ticks;
+}
+
+function lines(story) {
+  return make(
+    "ol",
+    { class: "lines" },
+    ...story.lines.map((line) =>
+      make(
+        "li",
+        { class: line.tone },
+        make("time", {}, line.at_ms === null ? "" : offset(line.at_ms - story.slot)),
+        make("span", {}, line.text),
+      ),
+    ),
+  );
+}
+
+function offset(ms) {
+  if (ms === 0) return "due";
+  return `${ms < 0 ? "−" : "+"}${took(Math.abs(ms))}`;
+}
+
+function errors(story) {
+  return story.attempts
+    .filter((attempt) => attempt.error)
+    .map((attempt) => make("pre", { tabindex: "0", "aria-label": `Error of attempt ${attempt.attempt}` }, attempt.error));
+}
+
+function jobParts(name) {
+  const known = job(name);
+  const card = known?.card;
+  const parts = [];
+  if (page().triggers.includes(name)) parts.push(trigger(name));
+  if (!card) return [...parts, make("p", { class: "soft" }, "No instance has left a card of this job in the store.")];
+  const facts = [
+    ["Schedule", card.words],
+    ["", card.schedule.startsWith("cron ") ? card.schedule : null],
+    ["Next slot", known.next_slot === null ? "none" : moment(known.next_slot)],
+    ["Lease", card.lease],
+    ["Attempts", `at most ${card.max_attempts}`],
+    ["Overlap", card.overlap],
+    ["Too late", card.max_late === null ? "never" : `after ${card.max_late}`],
+    ["Told by", `${card.instance}, ${about(now() - card.seen_at_ms)} ago`],
+  ].filter(([, text]) => text !== null);
+  const list = make("dl", { class: "facts" });
+  for (const [title, text] of facts) list.append(make("dt", {}, title), make("dd", {}, text));
+  return [...parts, make("h3", {}, "The job"), list];
+}
+
+function grid(slots) {
+  const strip = make("div", { class: "strip kept", role: "group", "aria-label": "All slots kept" });
+  fill(strip, slots, String(shown.slot));
+  return strip;
+}
+
+// To run a job takes two clicks, the second one where the first was not.
+function trigger(name) {
+  const box = make("p", { class: "triggers" });
+  const said = make("span", { class: "said", role: "status" });
+  const first = make("button", { class: "trigger", onclick: () => box.replaceChildren(...sure) }, "Run now …");
+  const sure = [
+    make("span", {}, "Run it now?"),
+    make("button", { class: "trigger", onclick: () => box.replaceChildren(first, said) }, "No"),
+    make("button", { class: "trigger yes", onclick: () => run(name, box, first, said) }, "Yes, run it"),
+  ];
+  box.append(first, said);
+  return box;
+}
+
+async function run(name, box, first, said) {
+  box.replaceChildren(first, said);
+  first.disabled = true;
+  try {
+    const answer = await ask("trigger", { job: name }, { method: "POST", headers: { "x-tenure-token": page().token } });
+    said.textContent = answer.outcome === "won" ? `runs, slot ${clock(answer.slot)}` : `not run: ${answer.outcome}`;
+  } catch (error) {
+    said.textContent = error.message;
+  }
+  first.disabled = false;
+}
