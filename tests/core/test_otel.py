@@ -149,7 +149,7 @@ def test_the_trace_scope_is_the_store_unless_it_is_given(collected):
 def test_a_sampler_keeps_all_attempts_of_a_run_or_none():
     sampled = Collected(sampler=TraceIdRatioBased(0.5))
     kept = Counter()
-    for slot in range(100):
+    for slot in range(40):
         for number in (1, 2):
             before = len(sampled.spans)
             with contextlib.suppress(IndexError):
