@@ -78,6 +78,14 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site into build/site; a page, link or anchor that leads nowhere fails. ``-- serve`` shows it."""
+    session.install("mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff>=0.12")
+    session.run("python", "docs/site/stage.py", "build/pages")
+    session.run("mkdocs", *(session.posargs or ["build"]), env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """Watch three processes share a schedule while one is killed, one is frozen and one is stopped."""
     session.install("./core[cli]", "./backends/sqlite")

@@ -12,18 +12,31 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
+import boto3
 import pytest
-from tenure import Context
+import redis.asyncio
+from pymongo import AsyncMongoClient
+from tenure import Context, Scheduler, connect
+from tenure_dynamodb import DynamoBackend, client_config
+from tenure_mongo import MongoBackend
+from tenure_postgres import PostgresBackend
+from tenure_redis import RedisBackend
 
 ROOT = Path(__file__).parents[2]
+STORES = [
+    *(f"docs/{name}.md" for name in ("sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd")),
+    *(f"backends/{name}/README.md" for name in ("sqlite", "redis", "postgres", "mongo", "dynamodb", "etcd")),
+]
+"""Their blocks make schedulers, which connect to nothing before they start."""
 PAGES = [
     "README.md",
     "core/README.md",
     "docs/run-lifecycle.md",
-    "docs/claims.md",
     "docs/leases.md",
     "docs/jobs.md",
     "docs/observe.md",
+    "docs/migrate-from.md",
+    *STORES,
 ]
 LONGEST_WAIT_S = 60
 
@@ -55,8 +68,29 @@ async def nothing_async(*args, **kwargs):
     return None
 
 
+def make_dynamodb_client():
+    session = boto3.Session("AKIDTESTS", "a-secret-word", region_name="eu-west-1")
+    return session.client("dynamodb", config=client_config())
+
+
 # What the reader of a page has of his own.
 OF_THE_READER = {
+    "docs/migrate-from.md": dict.fromkeys(["copy_new_rows", "send_report", "charge_all_customers"], nothing),
+    **{
+        page: {
+            "Scheduler": Scheduler,
+            "connect": connect,
+            "RedisBackend": RedisBackend,
+            "PostgresBackend": PostgresBackend,
+            "MongoBackend": MongoBackend,
+            "DynamoBackend": DynamoBackend,
+            "AsyncMongoClient": AsyncMongoClient,
+            "make_client": AsyncMongoClient,
+            "client": make_dynamodb_client() if "dynamodb" in page else redis.asyncio.Redis(),
+            "pool": nothing,
+        }
+        for page in STORES
+    },
     "README.md": {"send_report": nothing},
     "docs/jobs.md": {
         "copy_new_rows": nothing_async,

@@ -4,7 +4,7 @@
 
     TenureError
     ├── InvalidInput (ValueError)
-    │   ├── InvalidClaim          a protocol limit is broken (SPEC section 2)
+    │   ├── InvalidClaim          a limit of the protocol is broken (section 2)
     │   ├── InvalidDuration       a duration that is not one
     │   ├── InvalidSchedule       a schedule that is impossible, or cannot be read
     │   ├── InvalidJob            a job's name, handler or options
@@ -67,7 +67,7 @@ class SchedulerStateError(TenureError):
 
 
 class BackendError(TenureError):
-    """A store failed; an error is never an outcome (SPEC section 6)."""
+    """A store failed; an error is never an outcome (protocol, section 6)."""
 
 
 class BackendUnavailable(BackendError):
