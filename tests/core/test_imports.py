@@ -22,7 +22,7 @@ LAYERS = [
     "memory cas registry history",
     "instance calls timers executor",
     "heartbeat watch hints",
-    "attempt",
+    "attempt unanswered",
     "runner",
     "recovery lane cards",
     "levels",

@@ -29,6 +29,8 @@ class Row:
 def read_rows(results: Sequence[RunResult], active: Iterable[ActiveRun], limit: int) -> list[Row]:
     """The newest rows first. An attempt without a record, below one that was recorded or still runs, has crashed.
 
+    Why somebody did not run a slot is left out where somebody else has ended its run after all.
+
     ``active`` must have been read before ``results``: a run that ends in between is then in both, not in neither.
     """
     rows = {(result.slot, result.attempt): _recorded(result) for result in results}
@@ -39,6 +41,8 @@ def read_rows(results: Sequence[RunResult], active: Iterable[ActiveRun], limit: 
     oldest = min((result.slot for result in results), default=None) if cut else None
     for slot, attempt in list(_holes(rows, oldest)):
         rows[slot, attempt] = Row(slot, attempt, "crashed")
+    for slot in {row.slot for row in rows.values() if row.status in ("success", "failed")}:
+        rows.pop((slot, 0), None)
     return [rows[key] for key in sorted(rows, reverse=True)][:limit]
 
 

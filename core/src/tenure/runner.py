@@ -17,6 +17,7 @@ from tenure.job import Job
 from tenure.model import Claim, Ending, LostAttempt, Mode, ResultStatus, RunResult, Triggered, new_token
 from tenure.protocol import ClaimOnlyBackend
 from tenure.schedule import next_slot_of
+from tenure.unanswered import Unanswered, never_started
 from tenure.watch import Watches
 
 _GIVE_UP_LEASES = 10
@@ -52,6 +53,7 @@ class LeaseRunner:
         self._early_turns = asyncio.Semaphore(_EARLY_WIDTH)
         self._ending: set[tuple[str, int]] = set()
         self._warned = False
+        self._unanswered = Unanswered(instance, calls, self._save_unstarted)
         self.watches: Watches = Watches(calls, executor, instance, self, jobs)
 
     async def run(self, job: Job, slot: int, mode: Mode) -> None:
@@ -59,6 +61,8 @@ class LeaseRunner:
         if self._executor.in_the_way(job, slot):
             _skip(self._instance, job, slot, "overlap")
             self.watches.back_up(job, slot, after=0)
+            if not self._executor.executes(job.name, slot):
+                self._instance.spawn(self._save_unstarted(job, slot, "overlap"))
             return
         claim = self._new_claim(job, slot, mode)
         try:
@@ -140,8 +144,10 @@ class LeaseRunner:
         answer = await self._instance.again("claim", ask, job.name, claim.slot, patience)
         if answer is None:
             await self._given_up(job, claim)
-        else:
-            self._answered(job, claim, answer)
+            return
+        self._answered(job, claim, answer)
+        if never_started(answer.result):
+            self._unanswered.add(job, claim.slot)
 
     async def _given_up(self, job: Job, claim: Claim) -> None:
         """The claim may have been carried out: watch the run, or give it back when stopping."""
@@ -149,6 +155,7 @@ class LeaseRunner:
             await self._give_back(claim)
         else:
             self.watches.watch(job, claim.slot, after=0)
+            self._unanswered.add(job, claim.slot)
 
     async def _not_due(self, job: Job, claim: Claim, answer: Answer) -> None:
         """The store says it is too early, so this machine's clock is fast: wait and claim again, once a job."""
