@@ -1,14 +1,15 @@
 """What the page says of a job: its facts, its recent slots, when it is overdue."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from tenure.duration import to_text
 from tenure.history import Row
 from tenure.model import ActiveRun, JobCard
-from tenure.schedule import Schedule, schedule_of
+from tenure.schedule import schedule_of
 
 Document = dict[str, Any]
 
@@ -20,16 +21,28 @@ _GONE_MS = 3 * 3_600_000
 """Cards are told again each hour or so: one that is older by this than the newest has nobody who would tell it."""
 
 
-def job_document(name: str, card: JobCard | None, rows: Sequence[Row], next_slot: int | None) -> Document:
+_schedule = lru_cache(maxsize=4_096)(schedule_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A job's last success, and when the next one is overdue."""
+
+    success: Row | None = None
+    overdue_at_ms: int | None = None
+
+
+def job_document(
+    name: str, card: JobCard | None, rows: Sequence[Row], health: Health, next_slot: int | None
+) -> Document:
     """All that is shown of a job in the list of jobs; without a card, what its records alone tell."""
     slots = slot_documents(rows)
-    success = newest_success(rows)
     return {
         "job": name,
         "slots": slots[:SLOTS_SHOWN],
         "more": len(slots) > SLOTS_SHOWN,
-        "success_at_ms": success and success.ended_at,
-        "overdue_at_ms": card and overdue_at_ms(card, rows),
+        "success_at_ms": health.success and health.success.ended_at,
+        "overdue_at_ms": health.overdue_at_ms,
         "next_slot": next_slot,
         "card": card and card_document(card),
     }
@@ -120,30 +133,38 @@ def newest_success(rows: Iterable[Row]) -> Row | None:
 
 def next_slot(card: JobCard, now_ms: int) -> int | None:
     """The first slot after now; of a schedule of the user's own, the one on the card if it is yet to come."""
-    schedule = schedule_of(card.schedule)
+    schedule = _schedule(card.schedule)
     if schedule is not None:
         return schedule.next_slot(now_ms)
     return card.next_slot if card.next_slot is not None and card.next_slot > now_ms else None
 
 
-def overdue_at_ms(card: JobCard, rows: Sequence[Row]) -> int | None:
+def health_of(card: JobCard | None, rows: Sequence[Row], before: Health) -> Health:
+    """A job's health by its records; where they tell of no success, what was known before is not forgotten."""
+    success = newest_success(rows)
+    if success is None and before.overdue_at_ms is not None:
+        return before
+    return Health(success, None if card is None else _overdue_at_ms(card, rows, success))
+
+
+def _overdue_at_ms(card: JobCard, rows: Sequence[Row], success: Row | None) -> int | None:
     """When a success is overdue, if none comes before; None where nobody can tell.
 
     It is expected of the first slot after the last success, or of the oldest one known: that may start until it is too
     late, be taken over after a lease, and take as long as the last success took.
     """
-    success = newest_success(rows)
-    missed = _expected_slot(card, schedule_of(card.schedule), rows, success)
+    missed = _expected_slot(card, rows, success)
     if missed is None:
         return None
     starts_ms = _NEVER_LATE_MS if card.max_late_ms is None else card.max_late_ms
     return missed + starts_ms + card.lease_ms + ((success and success.duration_ms) or 0)
 
 
-def _expected_slot(card: JobCard, schedule: Schedule | None, rows: Sequence[Row], success: Row | None) -> int | None:
+def _expected_slot(card: JobCard, rows: Sequence[Row], success: Row | None) -> int | None:
     if not rows:
         return card.next_slot
     after_ms = success.slot if success else rows[-1].slot - 1
+    schedule = _schedule(card.schedule)
     if schedule is not None:
         return schedule.next_slot(after_ms)
     return card.next_slot if card.next_slot is not None and card.next_slot > after_ms else None

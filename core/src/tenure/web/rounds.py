@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenure.clock import Clock
 from tenure.history import read_rows
 from tenure.model import ActiveRun, JobCard
 from tenure.protocol import JobCards, LeaseBackend
 from tenure.web.board import Board
-from tenure.web.data import held_document, job_document, known_cards, next_slot
+from tenure.web.data import Health, health_of, held_document, job_document, known_cards, next_slot
 
 _CARDS_MS = 10_000
 _SWEEP_MS = 30_000
@@ -30,6 +30,7 @@ class _Look:
     """Its records are read in so many rounds more."""
     held: Held = frozenset()
     next_slot: int | None = None
+    health: Health = field(default_factory=Health)
     read_ms: float = float("-inf")
 
 
@@ -106,7 +107,8 @@ class Rounds:
         look.rounds -= 1
         look.read_ms = self._clock.monotonic_ms()
         look.next_slot = None if card is None else next_slot(card, self.now_ms())
-        self._board.put(f"job {job}", job_document(job, card, rows, look.next_slot))
+        look.health = health_of(card, rows, look.health)
+        self._board.put(f"job {job}", job_document(job, card, rows, look.health, look.next_slot))
 
 
 def _by_job(runs: Iterable[ActiveRun]) -> dict[str, list[ActiveRun]]:

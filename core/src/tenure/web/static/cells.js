@@ -26,8 +26,9 @@ function length([, , started, ended]) {
   return started === null ? 0 : (ended ?? now()) - started;
 }
 
+// Of those that have ended: one that hangs does not make the others small.
 export function longest(slots) {
-  return Math.max(1, ...slots.map((slot) => length(last(slot))));
+  return Math.max(1, ...slots.map(last).map((attempt) => (attempt[3] === null ? 0 : length(attempt))));
 }
 
 export function label(slot) {

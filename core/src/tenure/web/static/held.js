@@ -2,7 +2,7 @@
 
 import { find, make, say } from "./dom.js";
 import { held, job } from "./live.js";
-import { about, clock, now } from "./time.js";
+import { about, clock, left as countdown, now } from "./time.js";
 
 const MOST = 200;
 const list = find("#holders");
@@ -64,8 +64,8 @@ function tell(button, run) {
   const whole = job(run.job)?.card?.lease_ms ?? Math.max(leases.get(key(run)) ?? 1, ms);
   leases.set(key(run), whole);
   button.classList.toggle("over", over);
-  say(left, over ? "lease over" : about(ms));
+  say(left, over ? "lease over" : countdown(ms));
   say(who, run.holder);
-  say(since, `${clock(run.slot)}${run.attempt > 1 ? ` · attempt ${run.attempt}` : ""} · ${about(now() - run.started_at)}`);
+  say(since, `${clock(run.slot)}${run.attempt > 1 ? `, attempt ${run.attempt}` : ""}, for ${about(now() - run.started_at)}`);
   lease.firstChild.style.transform = `scaleX(${Math.min(Math.max(ms / whole, 0), 1)})`;
 }

@@ -117,7 +117,7 @@ function draw(row) {
   const known = job(name);
   if (!known) return;
   const [title, strip] = row.children;
-  say(title.lastChild, known.card?.words ?? "no card; see the documentation");
+  say(title.lastChild, known.card?.words ?? "no instance has told of it");
   title.title = `${name}\n${known.card?.words ?? ""}`;
   const room = Math.max(Math.floor((strip.clientWidth + 2) / CELL_PX), 8);
   fill(strip, known.slots.slice(0, room), chosen.name === name ? chosen.slot : undefined);
@@ -156,7 +156,7 @@ function state(known) {
   if (runs) return `running ${about(now() - runs[0].started_at)}`;
   if (known.next_slot === null) return known.card ? "no slot to come" : "";
   const left = known.next_slot - now();
-  return left > 0 ? `due in ${about(left)}` : "due";
+  return left > 0 ? `due in ${about(left + 999)}` : "due now";
 }
 
 function history(known, overdue) {
@@ -164,7 +164,7 @@ function history(known, overdue) {
   const ended = slot?.[1].at(-1)[3];
   if (!overdue && slot && isBad(status(slot)) && ended) return `${status(slot)} ${about(now() - ended)} ago`;
   if (known.success_at_ms) return `success ${about(now() - known.success_at_ms)} ago`;
-  return known.slots.length ? "no success known" : "no runs yet";
+  return known.slots.length ? `no success in ${known.slots.length}${known.more ? "+" : ""} slots` : "no runs yet";
 }
 
 // The same place in the strip of the job above or below.

@@ -1,14 +1,14 @@
 // What belongs together: news go to the parts of the page, clicks and keys to the story.
 
-import { beside, focus, status } from "./cells.js";
+import { beside, focus } from "./cells.js";
 import { find, say } from "./dom.js";
 import * as holders from "./held.js";
 import * as list from "./jobs.js";
+import * as lately from "./lately.js";
 import { about as page, held, isConnected, job, jobs, onNews, parts, start } from "./live.js";
 import * as story from "./story.js";
 import { about, clock, now, toggleZone, zone } from "./time.js";
 
-const HOUR_MS = 3_600_000;
 let changed = new Set();
 let frame;
 
@@ -25,6 +25,7 @@ function render() {
   list.arrange();
   list.refresh(new Set([...names].filter((name) => name.startsWith("job ")).map((name) => name.slice(4))));
   if (names.has("held")) holders.show();
+  lately.show();
   const { name, slot } = story.current() ?? {};
   if (name !== undefined && names.has(`job ${name}`) && slotChanged(name, slot)) story.open(name, slot);
   tick();
@@ -68,22 +69,12 @@ function tellVerdict() {
 }
 
 function counts() {
-  const since = now() - HOUR_MS;
-  let failed = 0;
-  let taken = 0;
-  for (const name of jobs()) {
-    for (const slot of job(name)?.slots ?? []) {
-      if (slot[0] < since) break;
-      if (status(slot) === "failed" || status(slot) === "exhausted") failed += 1;
-      if (slot[1].at(-1)[0] > 1) taken += 1;
-    }
-  }
+  const { failed, taken } = lately.count();
   const holding = new Set(held().map((run) => run.holder)).size;
-  const parts = [
-    held().length ? `${held().length} held by ${holding} ${holding === 1 ? "instance" : "instances"}` : "nothing held",
-    `in the last hour ${failed} failed, ${taken} taken over`,
-  ];
-  return parts.join(" · ");
+  const now = held().length
+    ? `${held().length} held by ${holding} ${holding === 1 ? "instance" : "instances"}`
+    : "nothing held";
+  return `${now} · in the last hour ${failed} failed, ${taken} taken over`;
 }
 
 function tellTrouble() {
@@ -127,7 +118,7 @@ document.addEventListener("click", (event) => {
   else if (at("#story .cell")) show(story.current().name, Number(at(".cell").dataset.slot));
   else if (at(".cell")) show(at(".row").dataset.job, Number(at(".cell").dataset.slot));
   else if (at(".job")) show(at(".row").dataset.job);
-  else if (at(".run")) show(at(".run").dataset.job, Number(at(".run").dataset.slot));
+  else if (at(".run, .happening")) show(at("button").dataset.job, Number(at("button").dataset.slot));
   else if (at("#zone")) changeZone();
 });
 
@@ -165,7 +156,7 @@ document.addEventListener("keydown", (event) => {
 function changeZone() {
   toggleZone();
   list.refreshAll();
-  holders.tick();
+  lately.redraw();
   tick();
   const { name, slot } = story.current() ?? {};
   if (name !== undefined) story.open(name, slot);

@@ -87,8 +87,9 @@ function axis(from, to) {
   );
   const ticks = make("div", { class: "axis" });
   for (let ms = Math.ceil(from / (step * 1_000)) * step * 1_000; step && ms <= to; ms += step * 1_000) {
-    const tick = make("span", {}, ms === 0 ? "due" : `+${about(ms).replace(".0 s", " s")}`);
-    tick.style.left = `${((ms - from) / (to - from)) * 100}%`;
+    const place = (ms - from) / (to - from);
+    const tick = make("span", {}, place > 0.87 ? "" : ms === 0 ? "due" : `+${ms < 1_000 ? `${ms} ms` : about(ms)}`);
+    tick.style.left = `${place * 100}%`;
     ticks.append(tick);
   }
   return ticks;

@@ -46,15 +46,19 @@ export function zone() {
 
 // About how long: one unit, or two next to each other where the second one matters.
 export function about(ms) {
-  const seconds = Math.max(ms, 0) / 1_000;
-  if (seconds < 10) return `${seconds.toFixed(1)} s`;
-  if (seconds < 90) return `${Math.floor(seconds)} s`;
+  const seconds = Math.floor(Math.max(ms, 0) / 1_000);
+  if (seconds < 90) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 90) return minutes < 10 ? `${minutes} min ${Math.floor(seconds % 60)} s` : `${minutes} min`;
+  if (minutes < 90) return minutes < 10 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
   const hours = Math.floor(minutes / 60);
   if (hours < 36) return hours < 10 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
   const days = Math.floor(hours / 24);
   return days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
+}
+
+// What runs out soon, to a tenth of a second.
+export function left(ms) {
+  return ms < 10_000 ? `${(Math.max(ms, 0) / 1_000).toFixed(1)} s` : about(ms);
 }
 
 // How long exactly.
