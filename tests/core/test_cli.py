@@ -316,7 +316,7 @@ class Migrating(MemoryBackend):
 @pytest.fixture
 def migrating(monkeypatch) -> Migrating:
     backend = Migrating()
-    monkeypatch.setattr("tenure.cli.commands.connect", lambda _: backend)
+    monkeypatch.setattr("tenure.cli.migrate.connect", lambda _: backend)
     return backend
 
 
@@ -390,7 +390,7 @@ def test_a_store_of_this_process_alone_is_refused() -> None:
 
 
 def test_a_claim_only_store_is_refused(monkeypatch) -> None:
-    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: ClaimOnly())
+    monkeypatch.setattr("tenure.cli.store.connect_existing", lambda *_, **__: ClaimOnly())
     assert "keeps no history" in fails(1, "runs", "sync", "--url", "files://somewhere")
 
 
@@ -398,9 +398,9 @@ def test_a_claim_only_store_is_refused(monkeypatch) -> None:
 def test_no_message_repeats_a_secret_of_the_url(command: str, monkeypatch) -> None:
     secret = "files://user:hunter2@host/place?key=hunter2"
     assert "hunter2" not in fails(1, command, "sync", "--url", secret)
-    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: ClaimOnly())
+    monkeypatch.setattr("tenure.cli.store.connect_existing", lambda *_, **__: ClaimOnly())
     assert "hunter2" not in fails(1, command, "sync", "--url", secret)
-    monkeypatch.setattr("tenure.cli.commands.connect_existing", lambda *_, **__: SharedMemoryBackend())
+    monkeypatch.setattr("tenure.cli.store.connect_existing", lambda *_, **__: SharedMemoryBackend())
     (line,) = out(command, "sync", "--url", secret)
     assert "hunter2" not in line
     assert "host/place" in line

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tenure.schedule import Schedule
+from tenure.words import MissingWords, describe
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STYLES = {
     "success": "green",
@@ -62,6 +65,14 @@ def seconds(ms: int | None) -> str:
     if ms is None:
         return ""
     return f"{ms / 1_000:.3f} s" if ms < 60_000 else str(timedelta(seconds=ms // 1_000))
+
+
+def in_words(schedule: Schedule) -> str:
+    """The schedule for people, or as it is written where the library for that is missing."""
+    try:
+        return describe(schedule)
+    except MissingWords:
+        return str(schedule)
 
 
 def last_line(text: str | None) -> str:
