@@ -1,13 +1,8 @@
-"""The page in a real browser: headless Chromium, spoken to through its debugging pipe."""
+"""The page in a real browser."""
 
 import base64
-import json
-import os
-import shutil
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -17,105 +12,7 @@ from tenure_conformance.rule import select
 from tenure_conformance.targets.memory import target as memory
 from tenure_conformance.verdict import Call, Verdict
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-LONGEST_WAIT_S = 60
-
-
-def browser():
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.fail("no Chromium; install it (apt-get install chromium), the page is checked in a real browser")
-    return found
-
-
-class Chromium:
-    """One tab; ``events`` are all that it told so far."""
-
-    def __init__(self, profile):
-        to_read, self._write = os.pipe()
-        self._read, to_write = os.pipe()
-        flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe")
-        command = ("bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "bash", browser(), *flags)
-        self._process = subprocess.Popen(
-            (*command, f"--user-data-dir={profile}", "about:blank"),
-            pass_fds=(to_read, to_write),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        # A browser that hangs must not hang the tests: its pipes are closed by its end.
-        self._watchdog = threading.Timer(LONGEST_WAIT_S, self._process.kill)
-        self._watchdog.start()
-        os.close(to_read)
-        os.close(to_write)
-        self._buffer, self._number, self._session = b"", 0, None
-        self.events = []
-        (page,) = [one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
-        attached = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-
-    def call(self, method, **parameters):
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session is not None:
-            message["sessionId"] = self._session
-        os.write(self._write, json.dumps(message).encode() + b"\0")
-        while "id" not in (told := self._next()) or told["id"] != self._number:
-            self.events.append(told)
-        assert "error" not in told, told
-        return told["result"]
-
-    def _next(self):
-        while b"\0" not in self._buffer:
-            part = os.read(self._read, 65_536)
-            assert part, "the browser ended"
-            self._buffer += part
-        told, _, self._buffer = self._buffer.partition(b"\0")
-        return json.loads(told)
-
-    def open(self, path, width, height=900, scripts=True):
-        self.events.clear()
-        self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.call("Page.navigate", url=path.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._next())
-
-    def ask(self, expression):
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
-
-    def named(self, *methods):
-        return [event for event in self.events if event.get("method") in methods]
-
-    def errors(self):
-        thrown = self.named("Runtime.exceptionThrown", "Log.entryAdded")
-        return thrown + [one for one in self.named("Runtime.consoleAPICalled") if one["params"]["type"] == "error"]
-
-    def screenshot(self, path, clip=None):
-        more = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True} if clip else {}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", **more)["data"]))
-
-    def close(self):
-        self._watchdog.cancel()
-        self._process.kill()
-        self._process.wait()
-        os.close(self._read)
-        os.close(self._write)
-
-
-@contextmanager
-def chromium(profile):
-    tab = Chromium(profile)
-    try:
-        yield tab
-    finally:
-        tab.close()
-
+from ..browser import chromium
 
 STEALING = """
 from dataclasses import replace
@@ -162,7 +59,7 @@ def boxes(tab, selector):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_opens_without_errors_and_asks_nobody_for_anything(tab, page, width, scheme):
     tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    tab.open(page, width)
+    tab.open(page.as_uri(), width)
     assert tab.errors() == []
     asked = [event["params"]["request"]["url"] for event in tab.named("Network.requestWillBeSent")]
     assert asked == [page.as_uri()]
@@ -170,7 +67,7 @@ def test_the_page_opens_without_errors_and_asks_nobody_for_anything(tab, page, w
 
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_it_never_scrolls_sideways_and_nothing_sticks_out(tab, page, width):
-    tab.open(page, width)
+    tab.open(page.as_uri(), width)
     assert tab.ask("document.documentElement.scrollWidth") <= width
     everything = "[...document.querySelectorAll('main :not(.line *)')]"  # a line ends in an ellipsis
     outside = f"{everything}.filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
@@ -179,7 +76,7 @@ def test_it_never_scrolls_sideways_and_nothing_sticks_out(tab, page, width):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_failing_rules_time_line_is_seen(tab, page, width):
-    tab.open(page, width)
+    tab.open(page.as_uri(), width)
     (picture,) = boxes(tab, "#TKO-002 .picture")
     assert picture["h"] > 100
     bars, (marked,) = boxes(tab, "#TKO-002 .call"), boxes(tab, "#TKO-002 .call.marked")
@@ -196,13 +93,13 @@ def test_the_failing_rules_time_line_is_seen(tab, page, width):
 
 
 def test_its_text_can_be_read_on_a_phone(tab, page):
-    tab.open(page, 390)
+    tab.open(page.as_uri(), 390)
     sizes = "[...document.querySelectorAll('main *')].filter(e => e.children.length == 0 && e.textContent.trim())"
     assert min(tab.ask(f"{sizes}.map(e => parseFloat(getComputedStyle(e).fontSize))")) >= 11
 
 
 def test_rules_are_filtered_by_verdict_area_and_words(tab, page):
-    tab.open(page, 1280)
+    tab.open(page.as_uri(), 1280)
     everything = len(boxes(tab, ".area li"))
     fill = "(name, value) => { const e = document.getElementById('filter').elements[name]; e.value = value; "
     fill += "e.dispatchEvent(new Event('input', {bubbles: true})) }"
@@ -224,17 +121,17 @@ def test_rules_are_filtered_by_verdict_area_and_words(tab, page):
 
 
 def test_without_scripts_everything_is_there_but_the_filter(tab, page):
-    tab.open(page, 1280, scripts=False)
+    tab.open(page.as_uri(), 1280, scripts=False)
     assert boxes(tab, "#filter") == []
     assert boxes(tab, "#TKO-002 .call.marked")
     rules = len(boxes(tab, ".area li"))
-    tab.open(page, 1280)
+    tab.open(page.as_uri(), 1280)
     assert len(boxes(tab, ".area li")) == rules
     assert boxes(tab, "#filter")
 
 
 def test_it_prints(tab, page):
-    tab.open(page, 1280)
+    tab.open(page.as_uri(), 1280)
     tab.call("Emulation.setEmulatedMedia", media="print")
     try:
         assert boxes(tab, "#filter") == []
@@ -246,7 +143,7 @@ def test_it_prints(tab, page):
 
 def test_a_broken_page_would_be_noticed(tab, tmp_path):
     (tmp_path / "broken.html").write_text("<script>nothing.here()</script><div style='width: 999px'>x</div>")
-    tab.open(tmp_path / "broken.html", 390)
+    tab.open((tmp_path / "broken.html").as_uri(), 390)
     assert tab.errors()
     assert tab.ask("document.documentElement.scrollWidth") > 390
 
@@ -268,7 +165,7 @@ def crowded(tmp_path_factory):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_beside_many_clients_and_leases_each_answer_can_be_read(tab, crowded, width):
-    tab.open(crowded, width)
+    tab.open(crowded.as_uri(), width)
     assert len(boxes(tab, ".call")) == len(boxes(tab, ".labels li")) == 16
     assert len(boxes(tab, ".life.alive")) == 6
     lines = "[...document.querySelectorAll('.labels .line:not(.asked), .labels .answer')]"
@@ -279,6 +176,6 @@ def test_beside_many_clients_and_leases_each_answer_can_be_read(tab, crowded, wi
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_long_message_is_wrapped(tab, crowded, width):
-    tab.open(crowded, width)
+    tab.open(crowded.as_uri(), width)
     assert tab.ask("document.documentElement.scrollWidth") <= width
     assert tab.ask("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.reason'))")
