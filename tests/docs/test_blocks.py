@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -351,84 +350,9 @@ def first_to_run(one, two):
     raise AssertionError("no run was started")
 
 
-def test_the_asyncio_program_runs(tmp_path):
-    (tmp_path / "asyncio_app.py").write_text(file_block("docs/jobs.md", "asyncio_app.py"))
-    with running(sys.executable, "asyncio_app.py", cwd=tmp_path) as app:
-        assert app.ended() == 0
-        assert set(app.lines) == {"sync"}
-
-
 def test_tenure_run_runs_a_scheduler_of_a_module(tmp_path):
     pytest.importorskip("click")
     (tmp_path / "app.py").write_text(file_block("README.md", "app.py"))
     with running(Path(sys.executable).parent / "tenure", "run", "app:scheduler", cwd=tmp_path) as app:
         app.wait_for(RUN)
         assert app.end() == 0
-
-
-def test_the_fastapi_application_runs_and_triggers(tmp_path):
-    pytest.importorskip("fastapi")
-    (tmp_path / "fastapi_app.py").write_text(file_block("docs/jobs.md", "fastapi_app.py"))
-    drive = """
-import asyncio
-from fastapi_app import app, sync_now
-
-async def main():
-    async with app.router.lifespan_context(app):
-        print(await sync_now())
-        await asyncio.sleep(3)
-
-asyncio.run(main())
-"""
-    with running(sys.executable, "-c", drive, cwd=tmp_path) as app:
-        assert app.ended() == 0, app.lines
-        assert "{'outcome': 'won'}" in app.lines
-        assert len(app.find("^sync$")) >= 2, app.lines
-
-
-def test_the_flask_application_runs_and_stops_at_its_exit(tmp_path):
-    pytest.importorskip("flask")
-    (tmp_path / "flask_app.py").write_text(file_block("docs/jobs.md", "flask_app.py"))
-    with running(sys.executable, "-c", "import flask_app, time; time.sleep(3)", cwd=tmp_path) as app:
-        assert app.ended() == 0, app.lines
-        assert set(app.lines) == {"sync"}
-
-
-def test_the_django_command_runs_until_it_is_told_to_stop(tmp_path):
-    pytest.importorskip("django")
-    command = tmp_path / "billing" / "management" / "commands"
-    command.mkdir(parents=True)
-    (tmp_path / "billing" / "__init__.py").write_text("")
-    (command / "run_jobs.py").write_text(file_block("docs/jobs.md", "billing/management/commands/run_jobs.py"))
-    manage = """
-import django
-from django.conf import settings
-from django.core.management import call_command
-
-settings.configure(INSTALLED_APPS=["billing"])
-django.setup()
-call_command("run_jobs")
-"""
-    with running(sys.executable, "-c", manage, cwd=tmp_path) as app:
-        app.wait_for("^sync$")
-        assert app.end() == 0, app.lines
-
-
-WEB = """
-def app(environ, start_response):
-    start_response("200 OK", [])
-    return [b"ok"]
-"""
-
-
-def test_each_worker_of_gunicorn_is_an_instance_also_after_a_preload(tmp_path):
-    pytest.importorskip("gunicorn")
-    (tmp_path / "gunicorn.conf.py").write_text(file_block("docs/jobs.md", "gunicorn.conf.py"))
-    (tmp_path / "jobs.py").write_text(
-        file_block("README.md", "app.py").replace('"5s"', '"1s"').replace("sleep(2)", "sleep(0.1)")
-    )
-    (tmp_path / "web.py").write_text("import jobs\n" + WEB)
-    with running(sys.executable, "-m", "gunicorn", "web:app", "-b", "127.0.0.1:0", cwd=tmp_path) as web:
-        web.wait_for(RUN, times=4)
-        assert web.end() == 0
-        assert set(Counter(found[1] for found in web.find(RUN)).values()) == {1}, web.lines

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "docs/schedules.md": "tests/core/test_schedule.py",
     "docs/testing.md": "tests/core/test_testing.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
+    "docs/where.md": "tests/e2e/test_examples.py",
 }
 """Pages whose Python is not run from top to bottom, and what looks after them."""
 
