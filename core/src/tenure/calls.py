@@ -8,7 +8,7 @@ from typing import TypeVar, get_args
 
 from tenure.clock import Clock
 from tenure.errors import BackendError, BackendUnavailable
-from tenure.health import Contact
+from tenure.health import Contact, StoreClock
 from tenure.model import MAX_SLOT, ActiveRuns, Claim, ClaimResult, Ending, Outcome, RunResult
 from tenure.protocol import LeaseBackend
 
@@ -33,7 +33,7 @@ class Calls:
         self._backend = backend
         self._clock = clock
         self._contact = contact
-        self.store_clock = contact.store_clock
+        self.store_clock: StoreClock = contact.store_clock
 
     async def claim(self, claim: Claim) -> Answer:
         """Send a claim once."""

@@ -109,7 +109,7 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.ended: Ended | None = None
         self.gone: bool = False
-        self.around = around
+        self.around: Around = around
         """What the handler runs in."""
         self.owner: object = None
         """Whose handler it is, for whoever is told when it has ended."""

@@ -81,7 +81,7 @@ class Contact:
     """An instance's calls of its store, as they went; written on the engine's thread, read on any."""
 
     def __init__(self, clock: Clock, observers: Observers) -> None:
-        self.store_clock = StoreClock(clock)
+        self.store_clock: StoreClock = StoreClock(clock)
         self._clock = clock
         self._observers = observers
         self._answered_ms: float | None = None

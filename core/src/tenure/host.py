@@ -156,7 +156,7 @@ class EngineThread:
         self.started: Future[None] = Future()
         self.stopped: Future[bool] = Future()
         self.closed: Future[None] = Future()
-        self.ticked_ms = _monotonic_ms()
+        self.ticked_ms: float = _monotonic_ms()
         """When its loop last turned."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name="tenure-engine", daemon=True)

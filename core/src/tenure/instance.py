@@ -32,7 +32,7 @@ class Instance:
         self.name = name
         self.clock = clock
         self.rng = rng
-        self.contact = contact or Contact(clock, Observers())
+        self.contact: Contact = contact or Contact(clock, Observers())
         self._events = events
         self._tasks: set[asyncio.Task[Any]] = set()
         self._forget = self._tasks.discard

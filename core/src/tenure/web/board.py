@@ -14,10 +14,10 @@ class Board:
     """
 
     def __init__(self) -> None:
-        self.revision = 0
+        self.revision: int = 0
         self._parts: dict[str, tuple[int, Any]] = {}
         self._changed = asyncio.Event()
-        self.closed = False
+        self.closed: bool = False
 
     def close(self) -> None:
         """Let those who wait go."""

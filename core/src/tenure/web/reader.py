@@ -25,7 +25,7 @@ class Reader:
     """Keeps a board of what the store says; ``jobs`` are named besides those that the store has cards of."""
 
     def __init__(self, connect: Callable[[], Backend], jobs: Sequence[str] = (), *, clock: Clock | None = None) -> None:
-        self.board = Board()
+        self.board: Board = Board()
         self._connect = connect
         self._clock = clock or SystemClock()
         self._rounds = Rounds(self.board, jobs, self._clock)
