@@ -10,7 +10,7 @@ from tenure import registry
 from tenure.errors import InvalidClaim, InvalidUrl, UnknownBackend
 from tenure.memory import MemoryBackend
 from tenure.registry import connect, connect_existing, hide_secrets, schemes
-from tenure.urls import url_options, whole_number
+from tenure.urls import hide_in_error, url_options, whole_number
 
 ROOT = Path(__file__).parents[2]
 
@@ -227,3 +227,18 @@ def test_options_stand_in_the_url_or_beside_it_and_a_keyword_wins():
 def test_an_option_that_cannot_be_used_is_named_with_the_remedy(url, given, message):
     with pytest.raises(InvalidUrl, match=message):
         connect(url, **given)
+
+
+def test_a_secret_is_hidden_in_an_error_and_in_all_that_led_to_it():
+    first = OSError("the server said: AUTH me hunter2")
+    second = ValueError("hunter2", 2, "nothing")
+    second.__context__ = first
+    third = RuntimeError("hunter22 and pw")
+    third.__cause__ = second
+    first.__context__ = third  # a circle, as exceptions that are raised again make
+    hide_in_error(third, ["hunter2", "pw"])
+    assert [first.args, second.args, third.args] == [
+        ("the server said: AUTH me ***",),
+        ("***", 2, "nothing"),
+        ("***2 and pw",),
+    ]

@@ -23,7 +23,6 @@ def main() -> None:
     end_with_parent()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     config = json.loads(sys.argv[1])
-    print("ready", flush=True)
     done = _calls(config) if config["runs"] else _schedule(config)
     print(json.dumps(done), flush=True)
 
@@ -41,6 +40,7 @@ def _schedule(config: dict[str, Any]) -> dict[str, int]:
     schedule = every(config["every"])
     scheduler.add("often", schedule, handler, lease=config["lease"], jitter="0s")
     scheduler.start()
+    print("ready", flush=True)
     signal.sigwait({signal.SIGTERM})
     scheduler.stop()
     return dict(seen)
@@ -62,6 +62,7 @@ async def _make_calls(url: str, runs: int, ended: threading.Event) -> dict[str, 
             made.update([await _run(backend, job, next(slots))])
 
     async with connect(url, namespace="endure") as backend:
+        print("ready", flush=True)
         await asyncio.gather(*(one_after_another(backend, f"job {number}") for number in range(AT_ONCE)))
     return dict(made)
 

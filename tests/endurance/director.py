@@ -32,7 +32,9 @@ BOUNDS = {
     "bytes": Bound(262_144, 0.05),
     "bytes of the log": Bound(4_500_000),  # SQLite begins it again after a thousand pages
 }
-OF_SERVER = Bound(8_192, 0.1)
+OF_SERVER = {"mongo": Bound(320 * 1_024)}
+"""The cache of 256 MB and the oplog of 64 MB that this server is given may fill."""
+OF_ANY_SERVER = Bound(8_192, 0.1)
 """Servers keep caches, and logs of what changed, that fill until their own bounds."""
 RECORDS = Bound(10, 0.02)
 """Rows, keys, documents, items."""
@@ -91,7 +93,7 @@ class Process:
         self._process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, **pipes)
         self.pid = self._process.pid
         assert self._process.stdout is not None
-        self._process.stdout.readline()
+        self._process.stdout.readline()  # that it is ready, as far as it gets
 
     @property
     def runs(self) -> bool:
@@ -131,7 +133,7 @@ async def _run(options: Options, store: Store, lease_ms: int) -> Report:
             report = Report(options)
             samples = await _measured(report, store, processes, sever)
             report.done = [await asyncio.to_thread(process.end) for process in processes]
-    report.lines = [fitted(name, found, _bound_of(name)) for name, found in samples.items()]
+    report.lines = [fitted(name, found, _bound_of(name, options.target)) for name, found in samples.items()]
     return report
 
 
@@ -175,6 +177,8 @@ async def _sever(report: Report, sever: Sever, alone: asyncio.Lock) -> None:
         report.severed += 1
 
 
-def _bound_of(name: str) -> Bound:
+def _bound_of(name: str, target: str) -> Bound:
     whose, _, what = name.rpartition(", ")
-    return OF_SERVER if whose == "server" else BOUNDS.get(what, RECORDS)
+    if whose == "server":
+        return OF_SERVER.get(target, OF_ANY_SERVER)
+    return BOUNDS.get(what, RECORDS)

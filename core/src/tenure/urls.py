@@ -1,6 +1,6 @@
 """Backend URLs: what may be shown of them, and the options in their query."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenure.errors import InvalidUrl
@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 HIDDEN = "***"
+_GUESSABLE = 3
+"""A secret of so few characters is part of many words, and would be guessed by where it was hidden."""
 
 Readers = Mapping[str, Callable[[str], object]]
 
@@ -25,6 +27,13 @@ def hide_secrets(url: str) -> str:
     place, mark, query = place.partition("#")[0].partition("?")
     user = f"{HIDDEN}@" if at else ""
     return f"{scheme}{slashes}{user}{place}{mark}{_hide_values(query)}"
+
+
+def hide_in_error(error: BaseException, secrets: Iterable[str]) -> None:
+    """Hide the secrets in the texts of an error and of all that led to it: servers repeat what they were sent."""
+    hidden = [secret for secret in secrets if len(secret) > _GUESSABLE]
+    for one in _chain(error) if hidden else ():
+        one.args = tuple([_without(argument, hidden) for argument in one.args])
 
 
 def split_url(url: str) -> "SplitResult":
@@ -79,6 +88,24 @@ def _read(name: str, text: str, reader: Callable[[str], object]) -> object:
 def _check_known(url: str, name: str, known: Readers) -> None:
     if name not in known:
         raise InvalidUrl(f"{hide_secrets(url)}: unknown option {name!r}; known are {', '.join(sorted(known))}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    todo = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            todo += [one.__cause__, one.__context__]
+            yield one
+
+
+def _without(argument: object, secrets: Iterable[str]) -> object:
+    if isinstance(argument, str):
+        for secret in secrets:
+            argument = argument.replace(secret, HIDDEN)
+    return argument
 
 
 def _hide_values(query: str) -> str:

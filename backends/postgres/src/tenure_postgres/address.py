@@ -42,6 +42,12 @@ class Address:
         """What a server's message may repeat and ours must not."""
         return tuple(str(value) for name in ("user", "password") if (value := self.conninfo.get(name)))
 
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """Those of them that are nowhere shown, not even in what caused an error."""
+        names = ("password", "sslpassword")
+        return tuple(str(value) for name in names if (value := self.conninfo.get(name)))
+
     def _of(self, name: str) -> Any:
         return self.conninfo.get(name) or _FALLBACKS.get(name)
 

@@ -28,6 +28,7 @@ from tenure.model import (
     check_name,
     check_run,
 )
+from tenure.urls import hide_in_error
 
 from tenure_postgres import schema as schemas
 from tenure_postgres.address import Address, read_url
@@ -106,6 +107,7 @@ class PostgresBackend:
         self._sql = statements(schema)
         self._place = str(self._address) if self._address is not None else "the pool's database"
         self._secrets = self._address.secrets if self._address is not None else ()
+        self._passwords = self._address.passwords if self._address is not None else ()
         self._channel = _channel(schema, namespace)
         self._entered = 0
         self._client: Client | None = None
@@ -258,6 +260,7 @@ class PostgresBackend:
         try:
             return await client.ask(request)
         except Exception as exc:  # noqa: BLE001  whatever the driver raises becomes tenure's
+            hide_in_error(exc, self._passwords)
             error = translated(exc, self._place, self._secrets)
             raise error from error.__cause__
 

@@ -24,7 +24,7 @@ from tenure.model import (
     check_name,
     check_run,
 )
-from tenure.urls import Readers, split_url, true_or_false, url_options, whole_number
+from tenure.urls import Readers, hide_in_error, split_url, true_or_false, url_options, whole_number
 
 from tenure_redis import scripts
 from tenure_redis.errors import silent, translate
@@ -345,6 +345,7 @@ class RedisBackend:
         return silent(self._settings.shown, to_text(self._timeout_ms))
 
     def _translate(self, error: Exception) -> BackendError:
+        hide_in_error(error, self._settings.passwords)
         return translate(error, self._settings.shown, self._keys.prefix)
 
 

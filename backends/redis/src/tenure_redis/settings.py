@@ -58,6 +58,12 @@ class Settings:
     sentinel_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     service: str = ""
 
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """What a server's message may repeat and ours must not."""
+        given = (self.options.get("password"), self.sentinel_options.get("password"))
+        return tuple(str(password) for password in given if password)
+
     def check_files(self) -> None:
         """BackendMisconfigured if a file that TLS needs is not there."""
         for name in _FILES:
