@@ -198,6 +198,32 @@ def test_on_a_closed_loop_nothing_starts_each_time_and_a_cancellation_is_no_erro
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("beside", [0, 1], ids=["alone", "in a burst"])
+def test_an_async_handler_that_outlives_the_engine_ends_without_a_word(caplog, beside):
+    """It was cancelled by its timeout just before a stop, for example."""
+    began, leave = threading.Event(), asyncio.Event()
+
+    async def handler(ctx):
+        began.set()
+        await leave.wait()
+
+    async def start(app_loop):
+        here = asyncio.get_running_loop()
+        executor = Executor(OtherLoop(here, app_loop), Threads(here, 1))
+        return [executor.start(a_job(handler), a_context(slot)) for slot in range(1 + beside)]
+
+    with AppLoop() as app_loop:
+        calls = asyncio.run(start(app_loop))  # the engine's loop is closed with them in it
+        assert began.wait(PATIENCE_S)
+        app_loop.call_soon_threadsafe(leave.set)
+        end = time.monotonic() + PATIENCE_S
+        while not all(call.task is not None and call.task.done() for call in calls):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        assert [call.task.exception() for call in calls] == [None] * len(calls)
+    assert not caplog.records
+
+
 def test_no_more_threads_than_the_limit_and_everyone_gets_a_turn():
     lock, now, most, done = threading.Lock(), 0, 0, []
 

@@ -21,7 +21,7 @@ LAYERS = [
     "observe health",
     "memory cas registry history",
     "instance calls timers executor",
-    "heartbeat watch hints",
+    "heartbeat logs watch hints",
     "attempt unanswered",
     "runner",
     "recovery lane cards",

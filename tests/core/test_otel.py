@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import time
 from collections import Counter
 
@@ -480,3 +482,33 @@ def test_history_may_be_left_alone(collected):
     with a_scheduler(collected, lambda: None, history=False):
         wait_until(lambda: collected.counts("tenure.runs"), "a run has ended")
         assert collected.counts("tenure.job.overdue") == {}
+
+
+def test_jobs_that_one_look_did_not_reach_come_first_in_the_next(store, monkeypatch):
+    """Otherwise, of too many jobs the last ones would never be looked up."""
+    asked, clock = [], Wall()
+
+    class Slow(MemoryBackend):
+        async def results(self, job, *, limit=20):
+            asked.append(job)
+            clock.ahead_ms += 1_500  # two fit into a look
+            return await super().results(job, limit=limit)
+
+    monkeypatch.setattr("tenure.successes._AT_ONCE", 1)
+    scheduler = Scheduler(Slow(store))
+    for number in range(4):
+        scheduler.every(f"job-{number}", "52w", lambda: None)
+    successes = Successes(scheduler, clock)
+    with scheduler:
+        wait_until(lambda: scheduler.health().clock_offset_ms is not None, "the store has told its time")
+        for _ in range(3):
+            successes.look()
+            clock.ahead_ms += 53 * 7 * 86_400_000  # each has come due again
+    assert asked == ["job-0", "job-1", "job-2", "job-3", "job-0", "job-1"]
+
+
+def test_without_opentelemetry_the_remedy_is_named():
+    code = "import sys; sys.modules['opentelemetry'] = None; import tenure.otel"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert 'pip install "tenure[otel]"' in ended.stderr.splitlines()[-1]

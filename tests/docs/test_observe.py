@@ -37,7 +37,9 @@ def test_the_attributes_of_a_log_record():
 def test_the_formatter_shows_an_event_s_facts(caplog):
     names = {}
     (block,) = [
-        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) if "Lines" in block
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+        if "class JsonLines" in block
     ]
     exec(block, names)
     ids = {"job": "sync", "slot": 10, "attempt": 2, "fence": 7, "instance": "a"}

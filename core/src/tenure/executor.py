@@ -288,7 +288,7 @@ class OtherLoop:
     def tell(self, call: Call, ended: Ended) -> None:
         """See Place; on the loop of the handlers."""
         if not self._out and not self._ended:
-            self._back.put(call.finished, ended)
+            self._finish(call, ended)
             return
         if not self._ended:
             self._there.call_soon(self._tell_all)
@@ -301,6 +301,10 @@ class OtherLoop:
             return
         all_ended, self._ended = self._ended, []
         for call, ended in all_ended:
+            self._finish(call, ended)
+
+    def _finish(self, call: Call, ended: Ended) -> None:
+        with suppress(RuntimeError):  # the engine's loop is closed: this handler outlived all who would want to know
             self._back.put(call.finished, ended)
 
     def _put(self, function: Callable[[Call], None], call: Call) -> None:

@@ -7,16 +7,21 @@ from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
-from opentelemetry import metrics, trace
-from opentelemetry.context import Context as TraceContext
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
-from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TraceFlags, Tracer, TracerProvider
-
 from tenure.context import Context
 from tenure.events import Error, Event, Exhausted, Failure, Interrupted, Skip, Start, Success, Takeover
 from tenure.job import Job
 from tenure.scheduler import Scheduler
 from tenure.successes import Successes
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.context import Context as TraceContext
+    from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+    from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TraceFlags, Tracer, TracerProvider
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f'tenure.otel needs {missing.name}; run: pip install "tenure[otel]"', name=missing.name
+    ) from missing
 
 __all__ = ["instrument"]
 

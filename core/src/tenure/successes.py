@@ -14,6 +14,7 @@ _PATIENCE_MS = 2_000
 """Who looks must not wait long for a store that is away; what was known before is told again."""
 _FRESH_MS = 1_000
 """Several looks at one moment ask once."""
+_AT_ONCE = 50
 _RECORDS = 20
 _NEVER_LATE_MS = 60_000
 """A run that is never too late to start is expected to start within this time."""
@@ -35,6 +36,7 @@ class Successes:
         self._scheduler = scheduler
         self._clock = clock or SystemClock()
         self._known: dict[str, _Known] = {}
+        self._asked_ms: dict[str, float] = {}
         self._looked_ms = float("-inf")
 
     def look(self) -> int | None:
@@ -69,11 +71,19 @@ class Successes:
         return 0 if missed is None else max(now_ms - missed - _expected_ms(job, known.took_ms), 0)
 
     def _ask(self, now_ms: int) -> None:
-        asked = []
-        with suppress(Exception):  # it stops
-            asked = [(job.name, self._scheduler.results(job.name, limit=_RECORDS)) for job in self._changed(now_ms)]
+        """Some at a time, and those first that were not asked for longest: there may be too many for one look."""
         until_ms = self._clock.monotonic_ms() + _PATIENCE_MS
-        for name, answer in asked:
+        changed = sorted((job.name for job in self._changed(now_ms)), key=lambda name: self._asked_ms.get(name, 0))
+        for names in _batches(changed):
+            if self._clock.monotonic_ms() >= until_ms:
+                return
+            with suppress(Exception):  # it stops
+                self._ask_together(names, now_ms, until_ms)
+
+    def _ask_together(self, names: Sequence[str], now_ms: int, until_ms: float) -> None:
+        answers = [(name, self._scheduler.results(name, limit=_RECORDS)) for name in names]
+        for name, answer in answers:
+            self._asked_ms[name] = self._clock.monotonic_ms()
             left_ms = max(round(until_ms - self._clock.monotonic_ms()), 0)
             with suppress(Exception):  # what is known stays; that the store is away is told elsewhere
                 self._learn(name, _known_of(answer.result(f"{left_ms}ms"), now_ms))
@@ -83,6 +93,7 @@ class Successes:
         jobs = self._scheduler.jobs
         for gone in self._known.keys() - {job.name for job in jobs}:
             del self._known[gone]
+            self._asked_ms.pop(gone, None)
         for job in jobs:
             known = self._known.get(job.name)
             following = None if known is None else _next_slot(job, known.slot)
@@ -94,6 +105,10 @@ class Successes:
         known = self._known.get(name)
         if known is None or (found.ended_at is not None and (known.ended_at is None or found.slot >= known.slot)):
             self._known[name] = found
+
+
+def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE))
 
 
 def _known_of(records: Sequence[RunResult], now_ms: int) -> _Known:
