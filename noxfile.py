@@ -105,6 +105,16 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session
+def audit(session: nox.Session) -> None:
+    """Ask whether what users install with tenure has known vulnerabilities; skipped, and said so, where none answers."""
+    install_all(session, "pip-audit>=2.9")
+    told = session.run("python", "tests/audit/audit.py", silent=True, success_codes=[0, 75])
+    if "NOT AUDITED" in str(told):
+        session.skip(str(told).strip())
+    session.log(str(told).strip())
+
+
+@nox.session
 def demo(session: nox.Session) -> None:
     """Watch three processes share a schedule while one is killed, one is frozen and one is stopped."""
     session.install("./core[cli]", "./backends/sqlite")
