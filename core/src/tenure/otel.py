@@ -18,10 +18,10 @@ try:
     from opentelemetry.context import Context as TraceContext
     from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
     from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TraceFlags, Tracer, TracerProvider
-except ModuleNotFoundError as missing:
+except ModuleNotFoundError as _missing:
     raise ModuleNotFoundError(
-        f'tenure.otel needs {missing.name}; run: pip install "tenure[otel]"', name=missing.name
-    ) from missing
+        f'tenure.otel needs {_missing.name}; run: pip install "tenure[otel]"', name=_missing.name
+    ) from _missing
 
 __all__ = ["instrument"]
 
