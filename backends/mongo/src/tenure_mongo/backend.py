@@ -13,6 +13,7 @@ from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
 from tenure.model import (
+    EARLY_MS,
     ActiveRuns,
     Capabilities,
     Claim,
@@ -36,6 +37,7 @@ from tenure_mongo.pipeline import Pipeline
 from tenure_mongo.settings import DATABASE, Settings, check_database, database_of, shown, split_query
 
 Answer = TypeVar("Answer")
+Decide = Callable[[JobState], tuple[JobState, bool]]
 
 logger: logging.Logger = logging.getLogger("tenure.mongo")
 
@@ -145,18 +147,28 @@ class MongoBackend:
 
     async def heartbeat(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
-        return await self._hold(job, slot, token, ["open"], pipeline.heartbeat(slot))
+        check_run(job, slot, token)
+        link = self._serving()
+        return await link.ask(self._heartbeat(link, self._id(job), slot, token))
 
     async def finish(self, job: str, slot: int, token: str, status: Ending) -> bool:
         """See LeaseBackend."""
         check_run(job, slot, token)
         check_ending(status)
         link = self._serving()
-        return await link.ask(self._finish(link, self._id(job), slot, token, status))
+        ended = pipeline.finish(slot, token, status)
+        return await link.ask(
+            self._end(link, self._id(job), slot, ended, lambda state: decision.finish(state, slot, token, status))
+        )
 
     async def release(self, job: str, slot: int, token: str) -> bool:
         """See LeaseBackend."""
-        return await self._hold(job, slot, token, ["open", "released"], pipeline.release(slot))
+        check_run(job, slot, token)
+        link = self._serving()
+        released = pipeline.release(slot, token)
+        return await link.ask(
+            self._end(link, self._id(job), slot, released, lambda state: decision.release(state, slot, token, 0))
+        )
 
     async def active(self, jobs: Sequence[str]) -> ActiveRuns:
         """See LeaseBackend."""
@@ -213,26 +225,43 @@ class MongoBackend:
         return {"namespace": self._namespace, "job": job}
 
     async def _claim(self, link: Link, claim: Claim) -> ClaimResult:
-        write = pipeline.win(claim)
+        write = _first_write(claim, link.guessed_ms())
         for _ in range(AGAIN):
-            now, state = await self._written(link, claim, write)
+            now, state = await (self._written(link, claim, write) if write else self._looked_at(link, claim))
+            link.learn_clock(now)
             decided, answer = decision.claim(state, claim, now)
             if decided is state or _stored(state, decided, claim):
                 return answer
-            write = _write_of(claim, answer)
+            write = _write_of(claim, answer, state)
         raise BackendUnavailable(f"{self._place}: other claims of job {claim.job!r} came between {AGAIN} times")
 
-    async def _finish(self, link: Link, job: Document, slot: int, token: str, status: Ending) -> bool:
+    async def _heartbeat(self, link: Link, job: Document, slot: int, token: str) -> bool:
+        """Whether the token holds the run; if nothing was renewed, one that is stored may be later."""
+        if await link.update(JOBS, q={"_id": job}, **pipeline.heartbeat(slot, token)):
+            return True
+        state = await self._run(link, job, slot)
+        return any(run.held_by(token) for run in state.unfinished)
+
+    async def _end(self, link: Link, job: Document, slot: int, write: Document, decide: Decide) -> bool:
         """Whether the token holds the run; if not, a second look tells a repeated call from one that is refused."""
         for _ in range(AGAIN):
-            if await link.update(JOBS, q={"_id": job, **pipeline.held(slot, token, "open")}, u=pipeline.finish(status)):
+            if await link.update(JOBS, q={"_id": job}, **write):
                 return True
-            found = await link.find(JOBS, {"_id": job}, pipeline.run(slot))
-            state = self._state(found[0]) if found else EMPTY
-            decided, held = decision.finish(state, slot, token, status)
+            state = await self._run(link, job, slot)
+            decided, held = decide(state)
             if decided is state:
                 return held
         raise BackendUnavailable(f"{self._place}: other calls came between {AGAIN} times")
+
+    async def _run(self, link: Link, job: Document, slot: int) -> JobState:
+        """The job with this run alone."""
+        found = await link.find(JOBS, {"_id": job}, pipeline.run(slot))
+        return self._state(found[0]) if found else EMPTY
+
+    async def _looked_at(self, link: Link, claim: Claim) -> tuple[int, JobState]:
+        """The clock and what the decision depends on."""
+        now, states = await self._read(link, [self._id(claim.job)], pipeline.facts(claim))
+        return now, states.get(claim.job, EMPTY)
 
     async def _written(self, link: Link, claim: Claim, write: Pipeline) -> tuple[int, JobState]:
         """The clock and what the decision depends on, after the write if its conditions were met."""
@@ -240,7 +269,7 @@ class MongoBackend:
             "findAndModify": JOBS,
             "query": {"_id": self._id(claim.job)},
             "update": write,
-            "upsert": claim.mode != "takeover" and not claim.after,
+            "upsert": not claim.after,
             "new": True,
             "fields": pipeline.facts(claim),
             "writeConcern": MAJORITY,
@@ -248,31 +277,23 @@ class MongoBackend:
         for _ in range(AGAIN):
             found: Document | None = (await link.command(command))["value"]
             if found is None:  # no such job, and this claim cannot be its first
-                now, _ = await self._read(link, [])
-                return now, EMPTY
+                return await self._looked_at(link, claim)
             if "now" in found:  # a findAndModify that was repeated on the way is answered without its projection
-                return int(found["now"]), self._state(found)
+                return int(found["now"]), self._state(found, claim.slot)
         raise BackendUnavailable(f"{self._place}: no claim is answered as it was asked; take what repeats writes away")
-
-    async def _hold(self, job: str, slot: int, token: str, statuses: list[str], write: Pipeline) -> bool:
-        """Whether the token holds the run, or did so last with one of these statuses; the write is done if it holds."""
-        check_run(job, slot, token)
-        asked = {"_id": self._id(job), **pipeline.held(slot, token, *statuses)}
-        link = self._serving()
-        return await link.ask(link.update(JOBS, q=asked, u=write)) == 1
 
     async def _read_all(self, link: Link, ids: list[Document]) -> tuple[int, dict[str, JobState]]:
         """As ``_read``, of any number of jobs; the clock is that of the first look."""
-        now, states = await self._read(link, ids[:AT_ONCE])
+        now, states = await self._read(link, ids[:AT_ONCE], pipeline.unfinished())
         for start in range(AT_ONCE, len(ids), AT_ONCE):
-            _, more = await self._read(link, ids[start : start + AT_ONCE])
+            _, more = await self._read(link, ids[start : start + AT_ONCE], pipeline.unfinished())
             states |= more
         return now, states
 
-    async def _read(self, link: Link, ids: list[Document]) -> tuple[int, dict[str, JobState]]:
-        """The clock and the unfinished runs of the jobs, as of one instant."""
+    async def _read(self, link: Link, ids: list[Document], wanted: Document) -> tuple[int, dict[str, JobState]]:
+        """The clock and what is wanted of the jobs, as of one instant."""
         asked = {"_id": {"$in": [SCHEMA, *ids]}}
-        found = await link.find(JOBS, asked, pipeline.unfinished(), batch_size=len(ids) + 2)
+        found = await link.find(JOBS, asked, wanted, batch_size=len(ids) + 2)
         now = next((int(row["now"]) for row in found if row["_id"] == SCHEMA), None)
         if now is None:
             raise BackendMisconfigured(
@@ -298,7 +319,9 @@ class MongoBackend:
 
     async def _prepare(self, link: Link) -> None:
         """Look whether the server will do, and make the store if it is not there yet."""
-        self._look_at(await link.command({"hello": 1}))
+        hello = await link.command({"hello": 1})
+        self._look_at(hello)
+        link.learn_clock(int(hello["localTime"]))
         schema = {"_id": SCHEMA}
         found = await link.find(JOBS, schema)
         if not found and not self._create:
@@ -322,8 +345,8 @@ class MongoBackend:
                 self._place,
             )
 
-    def _state(self, document: Document) -> JobState:
-        return self._read_as(documents.job_state, document)
+    def _state(self, document: Document, since: int = -1) -> JobState:
+        return self._read_as(lambda document: documents.job_state(document, since), document)
 
     def _read_as(self, read: Callable[[Document], Answer], document: Document) -> Answer:
         try:
@@ -367,11 +390,26 @@ def _stored(state: JobState, decided: JobState, claim: Claim) -> bool:
     )
 
 
-def _write_of(claim: Claim, answer: ClaimResult) -> Pipeline:
-    """What is still to be written: the rare rows 2 and 6, or a win that became possible only after it was tried."""
+def _first_write(claim: Claim, now_ms: float) -> Pipeline | None:
+    """What decides about the claim, None for a look at first: it cannot win unless that guess of the clock is wrong.
+
+    So a job whose first claim is late or early gets no document.
+    """
+    if claim.after:
+        return pipeline.win(claim)
+    late = claim.max_late_ms is not None and now_ms - claim.slot > claim.max_late_ms
+    if claim.mode == "takeover" or late or claim.slot - now_ms > EARLY_MS:
+        return None
+    return pipeline.begin(claim) if claim.overlap == "skip" else pipeline.win(claim)
+
+
+def _write_of(claim: Claim, answer: ClaimResult, state: JobState) -> Pipeline:
+    """What is still to be written: the rare rows 2 and 6, or a win that was not tried, or not in full."""
     if answer.outcome == "done":
         return pipeline.exhaust(claim)
-    return pipeline.renew(claim)
+    if any(run.slot == claim.slot and run.held_by(claim.token) for run in state.unfinished):
+        return pipeline.renew(claim)
+    return pipeline.win(claim)
 
 
 def _place_of(client: Any, database: str) -> str:

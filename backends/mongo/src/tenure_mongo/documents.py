@@ -18,25 +18,44 @@ SCHEMA = "schema"
 """The ``_id`` of the document that tells the format; those of jobs are documents."""
 
 
-def job_state(document: Mapping[str, Any]) -> JobState:
-    """The state of a job, or of the part of it that was asked for; TypeError or ValueError for another document."""
-    runs = [_run(run) for run in document.get("runs") or ()]
-    unfinished = tuple([run for run in runs if run.status in ("open", "released")])
-    ended = tuple([run for run in runs if run.status not in ("open", "released")])
+def job_state(document: Mapping[str, Any], since: int = -1) -> JobState:
+    """The state of a job, or of the part of it that is there, but for what ended and is of a slot before ``since``.
+
+    TypeError, ValueError and the like for another document.
+    """
+    stored = document.get("runs") or ()
+    unfinished = tuple([_unfinished(run, run["lease"]) for run in stored if "lease" in run])
+    ended = tuple([_ended(run) for run in stored if run["slot"] >= since and "lease" not in run])
     return JobState(int(document.get("fence") or 0), int(document.get("floor", -1)), unfinished, ended)
 
 
-def _run(run: Mapping[str, Any]) -> RunState:
+def _unfinished(run: Mapping[str, Any], lease: Mapping[str, Any]) -> RunState:
     return RunState(
         slot=int(run["slot"]),
         attempt=int(run["attempt"]),
-        used=int(run.get("used", 0)),
-        fence=int(run.get("fence", 0)),
+        used=int(lease["used"]),
+        fence=int(lease["fence"]),
         token=run["token"],
-        holder=run.get("holder", ""),
-        lease_ms=int(run.get("lease_ms", 0)),
-        started_at=int(run.get("started_at", 0)),
-        expires_at=int(run.get("expires_at", run.get("released_at", 0))),
+        holder=lease["holder"],
+        lease_ms=int(lease["lease_ms"]),
+        started_at=int(lease["started_at"]),
+        expires_at=int(lease["expires_at"] if "expires_at" in lease else lease["released_at"]),
+        status=run["status"],
+        previous=tuple([_lost(lost) for lost in lease["previous"]]),
+    )
+
+
+def _ended(run: Mapping[str, Any]) -> RunState:
+    return RunState(
+        slot=int(run["slot"]),
+        attempt=int(run["attempt"]),
+        used=0,
+        fence=0,
+        token=run["token"],
+        holder="",
+        lease_ms=0,
+        started_at=0,
+        expires_at=0,
         status=run["status"],
         previous=tuple([_lost(lost) for lost in run.get("previous", ())]),
     )

@@ -52,6 +52,7 @@ class Link:
         self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._calls: set[asyncio.Task[Any]] = set()
+        self._ahead_ms = 0.0
 
     async def ask(self, work: Coroutine[Any, Any, Answer], *, waited_for: bool = True) -> Answer:
         """The answer to what is asked of the driver, within a deadline for all of it; its errors as the protocol's.
@@ -92,16 +93,24 @@ class Link:
                 raise server_error(self.place, fault.get("code"), fault.get("errmsg", "a write failed"))
         return reply
 
-    async def update(self, collection: str, **statement: Any) -> int:
-        """How many documents this update statement found."""
+    async def update(self, collection: str, **statement: Any) -> bool:
+        """Whether this update statement changed a document."""
         reply = await self.command({"update": collection, "updates": [statement], "writeConcern": MAJORITY})
-        return int(reply["n"])
+        return bool(reply["nModified"])
 
     async def find(self, collection: str, asked: Document, wanted: Document | None = None, **options: Any) -> Documents:
         """The documents that are asked for, read on the primary."""
         if not await self._client.is_primary:  # a direct connection goes on to a member that has stepped down
             raise BackendUnavailable(f"{self.place}: it is not the primary")
         return await self._database[collection].find(asked, wanted, **options).to_list()
+
+    def learn_clock(self, now_ms: int) -> None:
+        """The server's clock, as it has just told."""
+        self._ahead_ms = now_ms - self._loop.time() * 1_000
+
+    def guessed_ms(self) -> float:
+        """About what the server's clock shows; good for a guess of what will be answered, and for nothing else."""
+        return self._loop.time() * 1_000 + self._ahead_ms
 
     def watched(self, collection: str) -> AsyncCollection[Document]:
         """The collection, for its change stream."""
