@@ -77,7 +77,8 @@ def claim_of(job: str, slot: int, **changes) -> Claim:
 
 
 def test_without_a_command_it_explains_itself() -> None:
-    assert {line.split()[0] for line in out()[-7:]} == {"active", "demo", "migrate", "next", "run", "runs", "web"}
+    commands = {"active", "demo", "doctor", "jobs", "migrate", "next", "run", "runs", "top", "web", "why"}
+    assert {line.split()[0] for line in out()[-len(commands) :]} == commands
 
 
 def test_the_version_names_the_time_zone_data() -> None:
@@ -112,11 +113,12 @@ def test_the_entry_point_exits_with_the_command_s_code() -> None:
         (["next", "10s", "--fold", "both"], "'10s' is a period of real time"),
         (["next", "10s", "--tz", "Europe/Prag"], "Europe/Prague"),
         (["next", "10s", "--after", "tomorrow"], "'tomorrow' is no instant"),
-        (["runs"], "Missing argument 'JOB'"),
+        (["runs"], "TENURE_URL"),
+        (["why"], "Missing argument 'JOB'"),
+        (["doctor"], "Missing argument 'URL'"),
         (["runs", "sync"], "TENURE_URL"),
         (["runs", "sync", "--url", "jobs.db"], 'write "sqlite:///jobs.db"'),
         (["runs", "", "--url", "memory://"], "job: '' is 0 bytes"),
-        (["active", "--url", "memory://"], "Missing argument 'JOB...'"),
         (["run", "app"], "write module:attribute, as in app:scheduler"),
         (["run", "app.py:scheduler"], "write the module's name, as in app:scheduler"),
         (["run", "app:scheduler", "--log-level", "loud"], "'loud' is not one of"),

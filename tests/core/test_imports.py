@@ -20,6 +20,7 @@ LAYERS = [
     "protocol job context events codec convoy",
     "observe health",
     "memory cas registry history",
+    "story outlook",
     "instance calls timers executor",
     "heartbeat logs watch hints",
     "attempt unanswered",

@@ -6,12 +6,16 @@ import click
 
 import tenure as library
 from tenure.cli.demo import demo
+from tenure.cli.doctor import doctor
 from tenure.cli.group import OneLineErrors
+from tenure.cli.jobs import jobs
 from tenure.cli.migrate import migrate
 from tenure.cli.next import next_
 from tenure.cli.run import run
 from tenure.cli.runs import active, runs
+from tenure.cli.top import top
 from tenure.cli.web import web
+from tenure.cli.why import why
 from tenure.schedule import tz_data_version
 
 
@@ -27,5 +31,5 @@ def tenure(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (run, next_, runs, active, migrate, demo, web):
+for _command in (run, next_, jobs, why, runs, active, top, doctor, migrate, demo, web):
     tenure.add_command(_command)

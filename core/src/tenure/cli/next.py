@@ -1,11 +1,12 @@
 """``tenure next``."""
 
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import click
 
 import tenure as library
+from tenure.cli.moments import slot_ms
 from tenure.cli.output import in_words, iso, local, moment, print_json, print_table
 from tenure.clock import SystemClock
 from tenure.schedule import Cron, Fold, Gap, Schedule, cron, every, tz_data_version, zone_name
@@ -29,7 +30,7 @@ def next_(
     """The next slots of EXPR: a cron expression ("0 9 * * mon-fri"), or a period ("10s")."""
     zone = cron("* * * * *", tz=tz).tz
     schedule = _schedule(expression, zone, gap, fold)
-    slots = _slots(schedule, SystemClock().wall_ms() if after is None else _after_ms(after, zone), count)
+    slots = _slots(schedule, SystemClock().wall_ms() if after is None else slot_ms(after, zone, "--after"), count)
     if as_json:
         _print_slots_json(schedule, zone, slots)
         return
@@ -52,17 +53,6 @@ def _schedule(expression: str, zone: ZoneInfo | timezone, gap: Gap | None, fold:
         raise click.UsageError(
             f"{expression!r} is neither a cron expression (five or six fields in quotes, or @daily) "
             'nor a period ("10s", "1h30m", at least 1ms)'
-        ) from None
-
-
-def _after_ms(text: str, zone: ZoneInfo | timezone) -> int:
-    try:
-        after = datetime.fromisoformat(text)
-        aware = after if after.tzinfo else after.replace(tzinfo=zone)
-        return (aware - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
-        raise click.UsageError(
-            f"--after: {text!r} is no instant; write 2026-12-01T12:00 or 2026-12-01T12:00Z"
         ) from None
 
 

@@ -11,12 +11,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tenure.duration import to_text
 from tenure.schedule import Schedule
 from tenure.words import MissingWords, describe
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STYLES = {
     "success": "green",
+    "overdue": "bold red",
+    "missed": "red",
+    "ok": "green",
+    "warning": "yellow",
+    "wrong": "red",
     "failed": "red",
     "crashed": "red",
     "exhausted": "red",
@@ -31,7 +37,7 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on a terminal; columns that nothing wraps or cuts where the output goes to a file or a program."""
     console = Console()
     if console.is_terminal:
-        console.print(_table(headers, rows))
+        console.print(table(headers, rows))
     else:
         _print_columns([headers, *rows])
 
@@ -78,20 +84,32 @@ def in_words(schedule: Schedule) -> str:
 def last_line(text: str | None) -> str:
     """An error's last line; what a terminal would obey is replaced."""
     lines = (text or "").strip().splitlines()
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in lines[-1]) if lines else ""
+    return printable(lines[-1]) if lines else ""
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey; its lines stay lines."""
+    return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def ago(ms: int) -> str:
+    """How long ago, or for how long, to the second below an hour and to the minute above."""
+    whole = 1_000 if ms < 3_600_000 else 60_000
+    return to_text(max(ms, 0) // whole * whole)
 
 
 def _isoformat(ms: int, tz: tzinfo, separator: str) -> str:
     return local(ms, tz).isoformat(separator, "milliseconds" if ms % 1_000 else "seconds")
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """For a terminal."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for header in headers:
-        table.add_column(header, overflow="fold")
+        made.add_column(header, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    return table
+        made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return made
 
 
 def _print_columns(rows: Sequence[Sequence[str]]) -> None:

@@ -1,39 +1,67 @@
 """``tenure runs`` and ``tenure active``."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from tenure.cli.output import last_line, moment, print_json, print_table, seconds
-from tenure.cli.store import of_store, read_store
+from tenure.cli.store import jobs_of, of_store, read_store
 from tenure.history import Row, read_rows
 from tenure.model import ActiveRun, ActiveRuns
 from tenure.protocol import LeaseBackend
 from tenure.registry import hide_secrets
 
+_AT_ONCE = 16
+
 
 @click.command()
-@click.argument("job")
+@click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="How many rows.")
 @of_store
-def runs(job: str, limit: int, url: str | None, namespace: str, as_json: bool) -> None:
-    """The history of JOB, the newest first: one row per attempt, and why a slot was not run.
+def runs(jobs: tuple[str, ...], limit: int, url: str | None, namespace: str, as_json: bool) -> None:
+    """The history of the JOBs, or of all jobs that instances have told of: one row per attempt, the newest first.
 
-    An attempt that nobody recorded, since its holder and its successor died, is shown as crashed.
+    A slot that was not run has a row that says why. An attempt that nobody recorded, since its holder and its successor
+    died, is shown as crashed.
     """
 
-    async def read(backend: LeaseBackend) -> list[Row]:
-        active = await backend.active([job])
-        return read_rows(await backend.results(job, limit=limit), active.runs, limit)
+    async def read(backend: LeaseBackend) -> list[tuple[str, Row]]:
+        return await _rows(backend, await jobs_of(backend, jobs), limit)
 
     rows = read_store(url, namespace, read)
     if as_json:
-        print_json({"job": job, "runs": [{**asdict(row), "duration_ms": row.duration_ms} for row in rows]})
+        _print_json(jobs, rows)
     elif rows:
+        several = len(jobs) != 1
         headers = ["slot, UTC", "attempt", "status", "fence", "instance", "started, UTC", "duration", "error"]
-        print_table(headers, list(map(_run_cells, rows)))
+        print_table(["job"] * several + headers, [[job] * several + _run_cells(row) for job, row in rows])
     else:
-        click.echo(f"{job!r} has no runs in namespace {namespace!r} of {hide_secrets(url or '')}")
+        which = repr(jobs[0]) + " has" if len(jobs) == 1 else "the jobs have"
+        click.echo(f"{which} no runs in namespace {namespace!r} of {hide_secrets(url or '')}")
+
+
+async def _rows(backend: LeaseBackend, names: Sequence[str], limit: int) -> list[tuple[str, Row]]:
+    active = await backend.active(names)
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def of(name: str) -> list[tuple[str, Row]]:
+        async with turns:
+            results = await backend.results(name, limit=limit)
+        return [(name, row) for row in read_rows(results, [run for run in active.runs if run.job == name], limit)]
+
+    rows = [row for part in await asyncio.gather(*map(of, names)) for row in part]
+    return sorted(rows, key=lambda row: (row[1].slot, row[0], row[1].attempt), reverse=True)[:limit]
+
+
+def _print_json(jobs: Sequence[str], rows: Sequence[tuple[str, Row]]) -> None:
+    """Of one job that was named, the job once; of several, in each run."""
+    told = [(job, {**asdict(row), "duration_ms": row.duration_ms}) for job, row in rows]
+    if len(jobs) == 1:
+        print_json({"job": jobs[0], "runs": [row for _, row in told]})
+    else:
+        print_json({"runs": [{"job": job, **row} for job, row in told]})
 
 
 def _run_cells(row: Row) -> list[str]:
@@ -50,13 +78,13 @@ def _run_cells(row: Row) -> list[str]:
 
 
 @click.command()
-@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@click.argument("jobs", metavar="[JOB...]", nargs=-1)
 @of_store
 def active(jobs: tuple[str, ...], url: str | None, namespace: str, as_json: bool) -> None:
-    """The unfinished runs of the JOBs: who holds them, and for how long still."""
+    """The unfinished runs of the JOBs, or of all that instances have told of: who holds them, for how long still."""
 
     async def read(backend: LeaseBackend) -> ActiveRuns:
-        return await backend.active(jobs)
+        return await backend.active(await jobs_of(backend, jobs))
 
     found = read_store(url, namespace, read)
     if as_json:

@@ -1,18 +1,22 @@
 """What the commands that read a store have in common."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import click
 
-from tenure.errors import BackendMisconfigured
-from tenure.protocol import LeaseBackend, has_leases
+from tenure.errors import BackendMisconfigured, closest
+from tenure.model import JobCard
+from tenure.protocol import JobCards, LeaseBackend, has_leases
 from tenure.registry import connect_existing, hide_secrets
 
 Answer = TypeVar("Answer")
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SHOWN = 8
+"""So many names are told in a line."""
 
 
 def of_store(command: Command) -> Command:
@@ -49,3 +53,26 @@ async def entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBackend
         if not opened.capabilities.shared:
             raise BackendMisconfigured(f"{hide_secrets(url)} is not shared between processes: only its own can read it")
         yield opened
+
+
+async def cards_of(backend: LeaseBackend) -> list[JobCard]:
+    """The cards of the namespace, by job; none where the backend keeps none."""
+    return await backend.cards() if isinstance(backend, JobCards) else []
+
+
+async def jobs_of(backend: LeaseBackend, named: Sequence[str]) -> list[str]:
+    """The jobs named or, if none is, all of which there are cards; UsageError where the backend keeps none."""
+    if named:
+        return list(named)
+    if not isinstance(backend, JobCards):
+        raise click.UsageError("which jobs? name them: this store does not keep which ones there are")
+    return [card.job for card in await backend.cards()]
+
+
+def suggestion(job: str, known: Iterable[str]) -> str:
+    """What may have been meant by a name that nobody uses."""
+    names = list(known)
+    close = closest(job, names)
+    if close:
+        return f"; did you mean {close!r}?"
+    return f"; known are {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}" if names else ""
