@@ -2,7 +2,8 @@
 local key, channel = KEYS[1], ARGV[5]
 local call, slot, token, status = unpack(ARGV)
 
-local open, ended, text = unpack(redis.call("HMGET", key, "open", "ended", slot))
+local format, open, ended, text = unpack(redis.call("HMGET", key, "format", "open", "ended", slot))
+check_format(key, format)
 if not text then
   return 0
 end
