@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tenure.errors import BackendClosed, InvalidClaim
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import CARD_KEPT_MS, Claim, JobCard, RunResult, new_token
-from tenure.protocol import JobCards
+from tenure.protocol import Examines, JobCards
 
 NOON = 1_796_126_400_000
 NAMES = [
@@ -383,5 +383,19 @@ def test_a_thousand_cards_are_kept(store):
         await first.save_cards(saved)
         await first.save_cards([])
         assert await second.cards() == saved
+
+    run(store, scenario)
+
+
+def test_a_store_that_is_well_has_nothing_wrong_with_it(store):
+    async def scenario(first, second):
+        if not isinstance(first, Examines):
+            pytest.skip("this backend does not examine its store")
+        await second.claim(claim())
+        findings = await first.examine()
+        assert findings
+        for finding in findings:
+            assert finding.state in ("ok", "warning"), finding
+            assert (finding.remedy is None) == (finding.state == "ok"), finding
 
     run(store, scenario)

@@ -113,7 +113,10 @@ def test_each_call_takes_the_round_trips_that_the_page_says(server, namespace, m
         assert await a.finish("job", SLOT, "one", "success")
         assert sent.take() == ["txn"]
         assert (await a.claim(claim(SLOT + 1))).outcome == "won"
-        assert sent.take() == ["grant", "txn"]
+        assert sent.take() == ["keep_alive", "txn"]  # at once: the lease is that of the run that has ended
+        assert (await a.claim(claim(SLOT + 1, "two", job="other"))).outcome == "won"
+        assert (await a.claim(claim(SLOT + 2, "two", job="other", overlap="allow"))).outcome == "won"
+        assert sent.take() == ["grant", "grant", "read", "txn", "txn"]  # none is left
         assert await a.release("job", SLOT + 1, "one")
         assert sent.take() == ["txn"]
         await a.active(["job", "other"])
@@ -634,3 +637,14 @@ def test_cards_are_kept_by_job_the_last_of_each_and_the_old_are_forgotten(server
         assert found[7].seen_at_ms == now + 1
 
     run(server, namespace, scenario)
+
+
+def test_a_cluster_of_one_is_warned_of_and_else_well(server, namespace):
+    async def scenario(backend):
+        found = {finding.what: finding for finding in await backend.examine()}
+        assert {what: finding.state for what, finding in found.items()} == {
+            "database": "ok", "members": "warning", "time": "ok",
+        }  # fmt: skip
+        assert "etcd 3." in found["database"].text
+
+    run(server, namespace, scenario, count=1)

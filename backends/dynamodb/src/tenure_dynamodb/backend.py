@@ -20,6 +20,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    Finding,
     JobCard,
     RunResult,
     check_ending,
@@ -221,6 +222,10 @@ class DynamoBackend:
     async def cards(self) -> list[JobCard]:
         """See JobCards."""
         return await self._ask(lambda store, deadline: store.cards(deadline))
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        return await self._ask(lambda store, deadline: store.examine(deadline))
 
     async def _states(self, jobs: Sequence[str]) -> tuple[Moment, dict[str, JobState]]:
         return await self._ask(lambda store, deadline: store.states(jobs, deadline))

@@ -12,10 +12,11 @@ from tenure import decision
 from tenure.decision import EMPTY, JobState
 from tenure.duration import to_text
 from tenure.errors import BackendMisconfigured
-from tenure.model import CARD_KEPT_MS, EARLY_MS, Claim, ClaimResult, Ending, JobCard, RunResult
+from tenure.model import CARD_KEPT_MS, EARLY_MS, Claim, ClaimResult, Ending, Finding, JobCard, RunResult
 
 from tenure_dynamodb import expressions, item, keys
 from tenure_dynamodb.clock import Moment
+from tenure_dynamodb.examine import examine
 from tenure_dynamodb.expressions import Update
 from tenure_dynamodb.faults import unavailable
 from tenure_dynamodb.item import MOST_CALLS, Known
@@ -166,6 +167,10 @@ class Store:
         return sorted(
             (card for card in map(keys.told, found) if card.seen_at_ms >= before_ms), key=lambda card: card.job
         )
+
+    def examine(self, deadline: float) -> list[Finding]:
+        """What an operator may want to know of the table."""
+        return examine(self._table, self.moment(deadline), self._settings.clock_error_ms)
 
     def prune(self, job: str) -> None:
         """Remove the records that are older than those that are kept."""

@@ -132,9 +132,19 @@ class Table:
             time.sleep(CREATE_STEP_S)
         self._expire_history()
 
+    def describe(self) -> dict[str, Any]:
+        """What the server says of the table."""
+        told: dict[str, Any] = self._send("describe_table")["Table"]
+        return told
+
+    def expires(self) -> bool:
+        """Whether items expire by the attribute that is meant for it."""
+        told = self._send("describe_time_to_live")["TimeToLiveDescription"]
+        return bool(told["TimeToLiveStatus"].startswith("ENABL") and told.get("AttributeName", TTL) == TTL)
+
     def _is_there(self) -> bool:
         try:
-            return bool(self._send("describe_table")["Table"]["TableStatus"] == "ACTIVE")
+            return bool(self.describe()["TableStatus"] == "ACTIVE")
         except BackendError as exc:
             if code_of_cause(exc) == "ResourceNotFoundException":
                 return False

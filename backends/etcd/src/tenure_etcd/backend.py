@@ -18,6 +18,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    Finding,
     JobCard,
     RunResult,
     check_ending,
@@ -33,6 +34,7 @@ from tenure_etcd import errors, requests
 from tenure_etcd.cards import AT_ONCE, Cards
 from tenure_etcd.cluster import Cluster, is_wanted
 from tenure_etcd.dates import CLOCK_ERROR_MS, Dates, clock_of, wrong_speech
+from tenure_etcd.examine import examine
 from tenure_etcd.hints import lease_ends
 from tenure_etcd.keys import Layout, record_key
 from tenure_etcd.runs import Runs
@@ -195,6 +197,10 @@ class EtcdBackend:
     async def cards(self) -> list[JobCard]:
         """See JobCards."""
         return await self._call(lambda session: session.cards.read())
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        return await self._call(lambda session: examine(session.cluster, self.capabilities.clock_error_ms))
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; a lease that ran out is told of too."""

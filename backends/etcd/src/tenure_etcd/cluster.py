@@ -49,6 +49,8 @@ class Member:
         self.revoke: Any = lease.LeaseRevoke
         self.keep_alive: Any = lease.LeaseKeepAlive
         self.authenticate: Any = stubs.AuthStub(channel).Authenticate
+        self.status: Any = stubs.MaintenanceStub(channel).Status
+        self.members: Any = stubs.ClusterStub(channel).MemberList
         self.watch: Any = stubs.WatchStub(channel).Watch
 
 

@@ -30,20 +30,23 @@ def replace_state(
     *,
     live: Place | None = None,
     held: Place | None = None,
+    token: str = "",
     over: Sequence[Place] = (),
 ) -> Request:
     """Store the state if the one of that revision is still there, else read the job.
 
-    The run in the place ``live`` hangs on its lease from then on, those in the places ``over`` on none. The run in the
-    place ``held`` must still hang on its own.
+    The run in the place ``live``, which the token holds, hangs on its lease from then on, those in the places ``over``
+    on none. The run in the place ``held``, which the token holds too, must still hang on its own.
     """
     unchanged = pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.MOD, key=job.state, mod_revision=revision)
     success = [_op(request_put=pb.PutRequest(key=job.state, value=state))]
     if live is not None:
-        success.append(_op(request_put=pb.PutRequest(key=job.live(live.number), lease=live.lease)))
+        success.append(
+            _op(request_put=pb.PutRequest(key=job.live(live.number), value=token.encode(), lease=live.lease))
+        )
     success += [_op(request_delete_range=pb.DeleteRangeRequest(key=job.live(place.number))) for place in over]
     return pb.TxnRequest(
-        compare=[unchanged, *([] if held is None else _hangs_on(job, held))],
+        compare=[unchanged, *([] if held is None else _hangs_on(job, held, token))],
         success=success,
         failure=[_read_op(job.prefix, job.end)],
     )
@@ -54,10 +57,10 @@ def _read_op(prefix: bytes, end: bytes) -> Request:
     return _op(request_range=pb.RangeRequest(key=prefix, range_end=end))
 
 
-def write_beat(job: JobKeys, place: Place, end: int) -> Request:
-    """Store when the lease ends, if it is the one that keeps the run in that place alive."""
+def write_beat(job: JobKeys, place: Place, token: str, end: int) -> Request:
+    """Store when the lease ends, if it is the one that keeps the token's run in that place alive."""
     put = pb.PutRequest(key=job.beat(place.number), value=encode_beat(place, end))
-    return pb.TxnRequest(compare=_hangs_on(job, place), success=[_op(request_put=put)])
+    return pb.TxnRequest(compare=_hangs_on(job, place, token), success=[_op(request_put=put)])
 
 
 def save_record(history: bytes, key: bytes, record: bytes, *, overwrites: bool) -> Request:
@@ -76,6 +79,11 @@ def read_records(history: bytes, limit: int, *, keys_only: bool = False) -> Requ
 def drop_records(history: bytes, first: bytes) -> Request:
     """Drop a record and all that are older."""
     return pb.DeleteRangeRequest(key=first, range_end=range_end(history))
+
+
+def about(question: str) -> Request:
+    """A question about the cluster itself: ``status`` or ``members``."""
+    return pb.StatusRequest() if question == "status" else pb.MemberListRequest()
 
 
 def read_all(prefix: bytes) -> Request:
@@ -136,11 +144,11 @@ def watch_ends(job: JobKeys, number: int) -> Request:
     )
 
 
-def _hangs_on(job: JobKeys, place: Place) -> list[Request]:
-    """That the run in that place hangs on that very lease."""
+def _hangs_on(job: JobKeys, place: Place, token: str) -> list[Request]:
+    """That the token's run is in that place, and hangs on that very lease, which another run may have had before."""
     key = job.live(place.number)
     return [
-        pb.Compare(result=pb.Compare.GREATER, target=pb.Compare.CREATE, key=key, create_revision=0),
+        pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=token.encode()),
         pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.LEASE, key=key, lease=place.lease),
     ]
 

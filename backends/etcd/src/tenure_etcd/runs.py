@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
-import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
 from tenure import decision
 from tenure.dateclock import DateClock, Interval
 from tenure.decision import KEPT_UNFINISHED, JobState, RunState
 from tenure.model import ActiveRuns, Claim, ClaimResult, Ending
 
-from tenure_etcd import errors, requests
+from tenure_etcd import requests
 from tenure_etcd.cluster import Cluster
 from tenure_etcd.dates import monotonic_ms
 from tenure_etcd.keys import KEPT, JobKeys, Layout
+from tenure_etcd.leases import Lease, Spares
 from tenure_etcd.state import Place, View, decode, encode
 from tenure_etcd.turns import Turns
 
@@ -24,8 +24,6 @@ Decide = Callable[[JobState, int], tuple[JobState, bool]]
 AT_ONCE = 64
 """Jobs that are read with one request; etcd takes 128 parts."""
 PAUSE_S = 0.01
-FRESH = 0.5
-"""The part of its length that a lease may be old when a run is put on it; after that, another one is asked for."""
 
 
 class Runs:
@@ -43,11 +41,12 @@ class Runs:
         self._lost: set[str] = set()
         """Jobs whose last claim was not won: others are there, so the next claim looks first."""
         self._turns = Turns()
+        self._spares = Spares(cluster)
 
     async def claim(self, claim: Claim) -> ClaimResult:
         """See LeaseBackend; ``lease_ms`` is in whole seconds."""
         name, begun = claim.job, self._cluster.loop.time()
-        lease = _Lease(self._cluster, claim.lease_ms)
+        lease = Lease(self._cluster, self._spares, claim.lease_ms)
         if claim.mode != "takeover" and name not in self._lost and name not in self._views:
             lease.ask()  # while the job is read
         try:
@@ -89,7 +88,7 @@ class Runs:
         found = zip(names, views, strict=True)
         return ActiveRuns(now, tuple([run for name, view in found for run in decision.active(name, view.at(now), now)]))
 
-    async def _claim(self, job: JobKeys, claim: Claim, lease: "_Lease", begun: float) -> ClaimResult:
+    async def _claim(self, job: JobKeys, claim: Claim, lease: Lease, begun: float) -> ClaimResult:
         view = self._views.get(claim.job)
         if view is not None and claim.job in self._lost and not self._is_fresh(view, begun):
             view = None
@@ -115,7 +114,7 @@ class Runs:
             await _pause(tries)
         raise AssertionError("unreachable")
 
-    async def _win(self, job: JobKeys, view: View, state: JobState, slot: int, lease: "_Lease") -> View | None:
+    async def _win(self, job: JobKeys, view: View, state: JobState, slot: int, lease: Lease) -> View | None:
         """Store a win, new or repeated: in both cases the run hangs on a lease of its own from then on.
 
         What is known of the job now; ``lease.used`` tells whether it was stored.
@@ -124,13 +123,10 @@ class Runs:
         place = Place(view.free_place() if former is None else former.number, await lease.take())
         is_new = former is None or _of(view.state, slot).attempt != _of(state, slot).attempt
         lease.used = True  # also if the answer is lost: then it may have been stored
-        try:
-            changed, after = await self._replace(job, view, state, placed=(slot, place), is_win=is_new)
-        except grpc.aio.AioRpcError as exc:
-            if not errors.lease_is_gone(exc):
-                raise
-            lease.forget()  # it took longer than the lease to come here
+        stored = await lease.carry(self._replace(job, view, state, placed=(slot, place), is_win=is_new))
+        if stored is None:
             return None
+        changed, after = stored
         lease.used = changed
         if changed and former is not None and slot in view.live:
             self._cluster.give_back(former.lease, _of(view.state, slot).lease_ms // 1_000)
@@ -144,7 +140,7 @@ class Runs:
         place, end = view.places[run.slot], self._now().middle + run.lease_ms
         left_s, stored = await asyncio.gather(
             self._cluster.keep_alive(place.lease),
-            self._cluster.call("txn", requests.write_beat(job, place, end)),
+            self._cluster.call("txn", requests.write_beat(job, place, run.token, end)),
         )
         if not (left_s > 0 and stored.succeeded):
             return False
@@ -160,7 +156,7 @@ class Runs:
             run = _held(view, slot, token)
             if run is None:
                 return False
-            lease = _Lease(self._cluster, run.lease_ms)
+            lease = Lease(self._cluster, self._spares, run.lease_ms)
             now = self._now().middle
             state, _ = decision.heartbeat(view.at(now), slot, token, now)
             if await self._win(job, view, state, slot, lease) is not None and lease.used:
@@ -188,7 +184,8 @@ class Runs:
                 before = view
                 changed, view = await self._replace(job, before, state)
                 if changed and slot in before.live:
-                    self._cluster.give_back(before.places[slot].lease, _of(before.state, slot).lease_ms // 1_000)
+                    run = _of(before.state, slot)
+                    self._spares.add(before.places[slot].lease, run.lease_ms // 1_000, (run.expires_at - now) / 1_000)
                 if changed:
                     return held
                 await _pause(tries)
@@ -213,6 +210,7 @@ class Runs:
             encode(state, places, placed[0] if placed and is_win else None),
             live=None if placed is None else placed[1],
             held=view.places[placed[0]] if placed is not None and not is_win and placed[0] in view.live else None,
+            token="" if placed is None else _of(state, placed[0]).token,
             over=[view.places[one] for one in view.live - live],
         )
         asked_at = self._cluster.loop.time()
@@ -254,52 +252,6 @@ class Runs:
 
     def _now(self) -> Interval:
         return self._clock.at(monotonic_ms())
-
-
-class _Lease:
-    """A lease for a run that may be won; asked for once, perhaps ahead, and given back if it was not used."""
-
-    def __init__(self, cluster: Cluster, lease_ms: int) -> None:
-        self.used = False
-        """Whether a run hangs on it, or may."""
-        self._cluster = cluster
-        self._ttl_s = -(-lease_ms // 1_000)
-        self._asked_at = 0.0
-        self._ahead: asyncio.Task[tuple[int, int]] | None = None
-        self._id: int | None = None
-
-    def ask(self) -> None:
-        """Have it asked for while something else is done."""
-        self._asked_at = self._cluster.loop.time()
-        self._ahead = self._cluster.spawn(self._cluster.grant, self._ttl_s)
-
-    async def take(self) -> int:
-        """The lease, with most of its time left."""
-        if self._ahead is not None:
-            self._id, _ = await self._ahead
-            self._ahead = None
-        if self._id is not None and self._cluster.loop.time() - self._asked_at > self._ttl_s * FRESH:
-            self.leave()
-            self.forget()
-        if self._id is None:
-            self._asked_at = self._cluster.loop.time()
-            self._id, _ = await self._cluster.grant(self._ttl_s)
-        return self._id
-
-    def forget(self) -> None:
-        """Ask for another one the next time."""
-        self.used, self._id = False, None
-
-    def leave(self) -> None:
-        """Give it back if it was not used, as soon as it is there."""
-        if self._ahead is not None:
-            self._ahead.add_done_callback(self._give_back)
-        elif self._id is not None and not self.used:
-            self._cluster.give_back(self._id, self._ttl_s)
-
-    def _give_back(self, ahead: "asyncio.Task[tuple[int, int]]") -> None:
-        if not ahead.cancelled() and ahead.exception() is None and not self._cluster.closed:
-            self._cluster.give_back(*ahead.result())
 
 
 def _held(view: View, slot: int, token: str) -> RunState | None:

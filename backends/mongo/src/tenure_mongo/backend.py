@@ -19,6 +19,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    Finding,
     JobCard,
     RunResult,
     check_ending,
@@ -30,6 +31,7 @@ from tenure.urls import Readers, hide_secrets, true_or_false, url_options, whole
 
 from tenure_mongo import documents, pipeline
 from tenure_mongo.documents import SCHEMA
+from tenure_mongo.examine import examine
 from tenure_mongo.expressions import Document
 from tenure_mongo.hints import listen
 from tenure_mongo.link import AGAIN, MAJORITY, Client, Link
@@ -209,6 +211,11 @@ class MongoBackend:
         found = await link.ask(link.find(CARDS, documents.all_cards(self._namespace)))
         cards = [self._read_as(lambda document: decode_card(document["card"]), document) for document in found]
         return sorted(cards, key=lambda card: card.job)
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        link = self._serving()
+        return await link.ask(examine(link, self._database))
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; on a standalone server, which has no change streams, there are none."""

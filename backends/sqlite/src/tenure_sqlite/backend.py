@@ -24,6 +24,7 @@ from tenure.model import (
     Claim,
     ClaimResult,
     Ending,
+    Finding,
     JobCard,
     RunResult,
     check_ending,
@@ -35,6 +36,7 @@ from tenure.urls import Readers, hide_secrets, split_url, true_or_false, url_opt
 
 from tenure_sqlite import queries
 from tenure_sqlite.database import Database, Synchronous, has_table
+from tenure_sqlite.examine import examine
 from tenure_sqlite.worker import Call, Work, Worker
 
 Answer = TypeVar("Answer")
@@ -190,6 +192,10 @@ class SqliteBackend:
             return [card for (card,) in connection.execute(queries.CARDS, {"namespace": self._namespace})]
 
         return [decode_card(card) for card in await self._call(read, writes=False)]
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        return await self._call(lambda connection: examine(self._database, connection), writes=False)
 
     def _key(self, job: str) -> dict[str, Any]:
         check_name(job, "job")
