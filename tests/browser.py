@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-LONGEST_WAIT_S = 60
 
 
 def browser():
@@ -24,7 +23,7 @@ def browser():
 class Chromium:
     """One tab; ``events`` are all that it told so far."""
 
-    def __init__(self, profile):
+    def __init__(self, profile, longest_s):
         to_read, self._write = os.pipe()
         self._read, to_write = os.pipe()
         flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe")
@@ -36,7 +35,7 @@ class Chromium:
             stderr=subprocess.DEVNULL,
         )
         # A browser that hangs must not hang the tests: its pipes are closed by its end.
-        self._watchdog = threading.Timer(LONGEST_WAIT_S, self._process.kill)
+        self._watchdog = threading.Timer(longest_s, self._process.kill)
         self._watchdog.start()
         os.close(to_read)
         os.close(to_write)
@@ -102,8 +101,8 @@ class Chromium:
 
 
 @contextmanager
-def chromium(profile):
-    tab = Chromium(profile)
+def chromium(profile, longest_s=60):
+    tab = Chromium(profile, longest_s)
     try:
         yield tab
     finally:

@@ -131,7 +131,9 @@ class _Page:
         token = request.headers.get("x-tenure-token", "")
         if not same_origin(request.headers) or not secrets.compare_digest(token.encode(), self._token.encode()):
             raise HTTPException(403, "this was not asked by the page itself; load it again")
-        triggered = await self._triggers.trigger(_job(request))
+        job = _job(request)
+        triggered = await self._triggers.trigger(job)
+        self.reader.expect(job)
         return JSONResponse({"slot": triggered.slot, "outcome": triggered.outcome})
 
     async def _stream(self) -> AsyncIterator[str]:

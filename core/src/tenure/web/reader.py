@@ -56,6 +56,10 @@ class Reader:
             with suppress(asyncio.CancelledError):
                 await task
 
+    def expect(self, job: str) -> None:
+        """Look at the job in the next rounds: something will have happened to it."""
+        self._rounds.expect(job)
+
     async def rows(self, job: str) -> list[Row]:
         """All that is kept of a job, the newest first. Raises BackendError."""
         async with self.watched():

@@ -1,8 +1,9 @@
 """What is read in a round: who holds what, and the records of jobs at which something may have happened."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 from tenure.clock import Clock
 from tenure.history import read_rows
@@ -12,8 +13,9 @@ from tenure.web.board import Board
 from tenure.web.data import Health, health_of, held_document, job_document, known_cards, next_slot
 
 _CARDS_MS = 10_000
-_SWEEP_MS = 30_000
-"""The records of a job at which nothing seems to happen are read this often: it may have been triggered."""
+_SWEEP_ROUNDS = 30
+"""In so many rounds the records of all jobs are read: one at which nothing seems to happen may have been triggered."""
+_LEAST_SWEPT = 4
 _ROUNDS_AFTER_A_CHANGE = 4
 """A run ends in the store before its record is saved, and a slot that is due starts a moment later."""
 _AT_ONCE = 8
@@ -67,14 +69,14 @@ class Rounds:
             runs = active.runs
             self._board.put("held", [held_document(run, active.now_ms) for run in runs])
         by_job = _by_job(runs)
-        wanted = [job for job, look in self._looks.items() if self._wants(look, by_job.get(job, []))]
+        wanted = self._wanted(by_job)
         for start in range(0, len(wanted), _AT_ONCE):
             part = wanted[start : start + _AT_ONCE]
             await asyncio.gather(*(self._read_job(backend, job, by_job.get(job, [])) for job in part))
 
     async def _read_cards(self, backend: LeaseBackend) -> None:
-        if self._clock.monotonic_ms() - self._cards_ms < _CARDS_MS:
-            return
+        if self._looks and self._clock.monotonic_ms() - self._cards_ms < _CARDS_MS:
+            return  # as long as there are none, they may come at any moment
         if isinstance(backend, JobCards):
             self._learn_cards(await backend.cards())
         names = sorted({*self._named, *self._cards})
@@ -91,20 +93,29 @@ class Rounds:
             if job in self._looks and card != known.get(job):
                 self._looks[job].rounds = max(self._looks[job].rounds, 1)
 
-    def _wants(self, look: _Look, runs: Iterable[ActiveRun]) -> bool:
-        """Whether a job's records are to be read in this round."""
+    def expect(self, job: str) -> None:
+        """Something will have happened to the job."""
+        if look := self._looks.get(job):
+            look.rounds = _ROUNDS_AFTER_A_CHANGE
+
+    def _wanted(self, runs: Mapping[str, Sequence[ActiveRun]]) -> list[str]:
+        """The jobs whose records are to be read in this round."""
+        changed = [job for job, look in self._looks.items() if self._changes(look, runs.get(job, ()))]
+        count = max(len(self._looks) // _SWEEP_ROUNDS, _LEAST_SWEPT)
+        oldest = nsmallest(count, self._looks.keys() - set(changed), key=lambda job: self._looks[job].read_ms)
+        return changed + oldest
+
+    def _changes(self, look: _Look, runs: Iterable[ActiveRun]) -> bool:
         held = frozenset((run.slot, run.attempt, run.live) for run in runs)
         due = look.next_slot is not None and look.next_slot <= self.now_ms()
         if held != look.held or due:
             look.held, look.rounds = held, _ROUNDS_AFTER_A_CHANGE
-        elif self._clock.monotonic_ms() - look.read_ms > _SWEEP_MS:
-            look.rounds = max(look.rounds, 1)
         return look.rounds > 0
 
     async def _read_job(self, backend: LeaseBackend, job: str, runs: Sequence[ActiveRun]) -> None:
         rows = read_rows(await backend.results(job, limit=_RECORDS), runs, _RECORDS)
         look, card = self._looks[job], self._cards.get(job)
-        look.rounds -= 1
+        look.rounds = max(look.rounds - 1, 0)
         look.read_ms = self._clock.monotonic_ms()
         look.next_slot = None if card is None else next_slot(card, self.now_ms())
         look.health = health_of(card, rows, look.health)

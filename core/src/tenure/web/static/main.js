@@ -163,8 +163,12 @@ function changeZone() {
 }
 
 // A link to a story opens it.
-const wanted = new URLSearchParams(location.hash.slice(1));
-if (wanted.has("job")) show(wanted.get("job"), wanted.has("slot") ? Number(wanted.get("slot")) : undefined);
+function follow() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  if (wanted.has("job")) show(wanted.get("job"), wanted.has("slot") ? Number(wanted.get("slot")) : undefined);
+}
 
+addEventListener("hashchange", follow);
+follow();
 setInterval(tick, 250);
 start();
