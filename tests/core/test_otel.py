@@ -4,11 +4,26 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from importlib.metadata import version
 
 import pytest
-from tenure import BackendUnavailable, Context, MemoryBackend, MemoryStore, Scheduler
+from tenure import (
+    BackendUnavailable,
+    Context,
+    Exhausted,
+    Interrupted,
+    LostAttempt,
+    MemoryBackend,
+    MemoryStore,
+    Scheduler,
+    Skip,
+    Start,
+    Success,
+    Takeover,
+)
 from tenure.clock import SystemClock
 
 pytest.importorskip("opentelemetry.sdk")
@@ -20,7 +35,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
-from opentelemetry.trace import NoOpTracerProvider, StatusCode
+from opentelemetry.trace import INVALID_SPAN, NoOpTracerProvider, StatusCode
 from tenure.otel import instrument
 from tenure.successes import Successes
 
@@ -165,7 +180,7 @@ def test_spans_of_others_keep_their_ids_random(collected):
     an_attempt(collected)
     ids = {collected.tracers.get_tracer("of the application").start_span("x").context.span_id for _ in range(3)}
     assert len(ids) == 3
-    tracer = collected.tracers.get_tracer("tenure")
+    tracer = collected.tracers.get_tracer("tenure", version("tenure"))
     assert tracer.start_span("x").context.trace_id != tracer.start_span("x").context.trace_id
 
 
@@ -222,6 +237,26 @@ def test_a_span_is_no_child_of_what_started_the_scheduler(collected):
     asyncio.run(main())
     assert collected.spans[0].name == "run sync"
     assert collected.spans[0].parent is None
+    with tracer.start_as_current_span("whatever"):
+        assert an_attempt(collected).parent is None
+
+
+def test_a_tracer_that_chooses_its_own_ids_makes_no_link_to_an_id_that_no_span_has(collected):
+    made = []
+
+    class Other(NoOpTracerProvider):
+        def get_tracer(self, *args, **options):
+            return self
+
+        def start_span(self, name, context, attributes, links):
+            made.append((name, links))
+            return INVALID_SPAN
+
+    scheduler = collected.instrument(Scheduler("memory://"), tracer_provider=Other())
+    (telemetry,) = scheduler._observers
+    with telemetry.around(Context("sync", SLOT, 2, 9, "takeover", "a", "skip")):
+        pass
+    assert made == [("run sync", [])]
 
 
 def test_without_the_sdk_everything_runs_on(collected):
@@ -279,6 +314,17 @@ def test_calls_of_the_store_are_timed_and_its_clock_is_compared(collected):
     assert collected.counts("tenure.clock.offset") == {}
 
 
+def test_times_are_in_seconds(collected):
+    scheduler = collected.instrument(Scheduler("memory://"))
+    (telemetry,) = scheduler._observers
+    ids = {"job": "sync", "slot": 1, "attempt": 1, "fence": 3, "instance": "a"}
+    telemetry.called("claim", 250, None)
+    telemetry.event(Start(**ids, mode="scheduled", late_ms=500))
+    telemetry.event(Success(**ids, duration_ms=2_000))
+    names = ("tenure.call.duration", "tenure.run.lateness", "tenure.run.duration")
+    assert [point.sum for name in names for point in collected.points(name).values()] == [0.25, 0.5, 2]
+
+
 def test_the_clock_offset_of_a_machine_that_is_ahead_is_negative(collected, monkeypatch):
     right = SystemClock.wall_ms
     store = MemoryStore()
@@ -291,8 +337,6 @@ def test_the_clock_offset_of_a_machine_that_is_ahead_is_negative(collected, monk
 
 
 def test_what_executes_now_is_counted(collected):
-    import threading
-
     leave = threading.Event()
     with a_scheduler(collected, lambda: leave.wait(PATIENCE_S)):
         try:
@@ -304,8 +348,6 @@ def test_what_executes_now_is_counted(collected):
 
 
 def test_takeovers_lost_leases_skips_and_given_up_runs_are_counted(collected):
-    from tenure import Exhausted, Interrupted, LostAttempt, Skip, Takeover
-
     scheduler = collected.instrument(Scheduler("memory://"))
     (telemetry,) = scheduler._observers
     ids = {"job": "sync", "slot": 1, "attempt": 2, "fence": 3, "instance": "a"}
@@ -440,10 +482,13 @@ def test_the_store_is_asked_only_for_jobs_of_which_a_slot_came_due(store):
             successes.look()
             clock.ahead_ms += 10_000
         assert sorted(asked) == ["yearly-0", "yearly-1", "yearly-2"]
+        removed = scheduler.jobs[0]
+        assert successes.overdue_ms(removed, 0) == 0
         scheduler.remove("yearly-0")
         clock.ahead_ms += 53 * 7 * 86_400_000
         successes.look()
         assert sorted(asked[3:]) == ["yearly-1", "yearly-2"]
+        assert successes.overdue_ms(removed, 0) is None
 
 
 def test_a_store_that_is_away_leaves_what_was_known_and_holds_up_nobody(store):
