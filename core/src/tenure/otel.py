@@ -25,7 +25,8 @@ except ModuleNotFoundError as _missing:
 
 __all__ = ["instrument"]
 
-_NAME = "tenure"
+_NAMED = "tenure", version("tenure")
+"""What tracers and meters are asked for by; the version is read once, since that takes a millisecond."""
 _CALL_BUCKETS_S = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 _RUN_BUCKETS_S = [0.005, 0.025, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400]
 _LATE_BUCKETS_S = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800]
@@ -132,7 +133,7 @@ class _Spans:
     def _tracer(self) -> Tracer:
         """Asked for each time: the application may set its provider after it has imported its jobs."""
         provider = trace.get_tracer_provider() if self._provider is None else self._provider
-        return provider.get_tracer(_NAME, version(_NAME))
+        return provider.get_tracer(*_NAMED)
 
     def _link(self, ctx: Context, attempt: int) -> Link:
         trace_id, span_id = self._ids(ctx, attempt)
@@ -185,7 +186,7 @@ class _Metrics:
     """Counts and times by job."""
 
     def __init__(self, scheduler: Scheduler, provider: MeterProvider | None, history: bool) -> None:
-        meter = (metrics.get_meter_provider() if provider is None else provider).get_meter(_NAME, version(_NAME))
+        meter = (metrics.get_meter_provider() if provider is None else provider).get_meter(*_NAMED)
         self._scheduler = scheduler
         self._runs = meter.create_counter("tenure.runs", "{run}", "Attempts that ended here, by ending.")
         self._skips = meter.create_counter("tenure.skips", "{run}", "Slots that this instance did not run, by reason.")
