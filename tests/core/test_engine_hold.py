@@ -9,7 +9,7 @@ from tenure.errors import BackendUnavailable
 from tenure.job import make_job
 from tenure.memory import MemoryBackend
 from tenure.model import Claim
-from tenure.schedule import cron
+from tenure.schedule import cron, every
 from tenure.testing import World
 
 ONCE = cron("10 0 12 * * *")  # the world begins at noon: one slot, ten seconds later
@@ -677,7 +677,7 @@ def test_after_an_overlap_the_older_run_and_this_one_are_watched(world, work, jo
     a, b = pair(world, jobs(work, lease="30s"))
     world.advance("11s")
     assert [event.reason for event in of_kind(b, "skip")] == ["taken", "overlap"]
-    assert watched(b) == [10, 20]
+    assert watched(b) == [0, 10, 20]  # an instance that was there before could start 0
     a.crash()
     world.advance("22s")
     assert watched(b)[-1] == 40 or work.executions[-1].slot_s == 40
@@ -709,10 +709,10 @@ def test_backups_do_not_all_ask_at_once(world, work, jobs):
     asked = []
 
     class Noting(MemoryBackend):
-        async def claim(self, claim):
-            if claim.mode == "takeover":
+        async def active(self, jobs):
+            if world.elapsed_s > 0:
                 asked.append(world.elapsed_s)
-            return await super().claim(claim)
+            return await super().active(jobs)
 
     work.takes_s = 85
     for number in range(10):
@@ -790,15 +790,144 @@ def test_a_run_that_nobody_started_is_watched_only_while_it_could_be(world, work
 
     class Away(MemoryBackend):
         async def claim(self, claim):
-            if claim.mode == "takeover":
-                asked.append(world.elapsed_s)
-                return await super().claim(claim)
             raise BackendUnavailable("away")
+
+        async def active(self, jobs):
+            asked.append(world.elapsed_s)
+            return await super().active(jobs)
 
     world.start(jobs(work, schedule=ONCE, max_late="60s", lease="6s"), backend=Away(world.store))
     world.advance("10m")
-    assert asked
+    assert max(asked) > 60  # besides the one at the start
     assert max(asked) < 10 + 60 + 6
+
+
+class Counting(MemoryBackend):
+    """Notes its calls: when, which, and a claim's token."""
+
+    def __init__(self, world):
+        super().__init__(world.store)
+        self.world = world
+        self.calls = []
+        self.away = ()
+
+    async def claim(self, claim):
+        self.calls.append((self.world.elapsed_s, claim.mode, claim.token))
+        if claim.mode in self.away:
+            raise BackendUnavailable("away")
+        return await super().claim(claim)
+
+    async def active(self, jobs):
+        self.calls.append((self.world.elapsed_s, "active", len(jobs)))
+        if "active" in self.away:
+            raise BackendUnavailable("away")
+        return await super().active(jobs)
+
+    def since(self, second, *what):
+        return [call for call in self.calls if call[0] >= second and (not what or call[1] in what)]
+
+
+def test_one_look_is_for_all_runs_that_an_instance_watches(world, work, jobs):
+    work.takes_s = 1_000
+    all_jobs = [job for number in range(50) for job in jobs(work, name=f"job{number}", schedule=ONCE, lease="30s")]
+    world.start(all_jobs, "a")
+    backend = Counting(world)
+    world.start(all_jobs, "b", backend=backend, clock_ahead=timedelta(seconds=-1))
+    world.advance("311s")
+    calls = backend.since(12)
+    assert {(what, number) for _, what, number in calls} == {("active", 50)}
+    assert 300 / 20 - 1 <= len(calls) <= 300 / 10 + 2
+
+
+@pytest.mark.parametrize("away", [("active", "takeover", "scheduled"), ("takeover",)], ids=["all", "writes"])
+def test_what_an_outage_left_to_watch_is_checked_one_at_a_time(world, work, jobs, away):
+    """Four jobs of a second: without that it were dozens of claims that fail in each second."""
+    work.takes_s = 1_000
+    backend = Counting(world)
+    options = {"schedule": every("1s"), "lease": "3s", "max_late": "5s", "overlap": "allow"}
+    all_jobs = [job for number in range(4) for job in jobs(work, name=f"job{number}", **options)]
+    a = world.start(all_jobs, "a")
+    world.start(all_jobs, "b", backend=backend, clock_ahead=timedelta(milliseconds=-100))
+    world.advance("20s")  # in which a comes to hold 80 runs
+    backend.away = away
+    a.crash()
+    world.advance("40s")
+    assert len(backend.since(world.elapsed_s - 20, "takeover", "active")) < 20 * 4
+    backend.away = ()
+    back_s = world.elapsed_s
+    unfinished = {(run.job, run.slot) for run in world.active(*(job.name for job in all_jobs)) if not run.live}
+    world.advance("1100ms")
+    taken = {(event.job, event.slot) for event in world.events if event.kind == "takeover"}
+    assert len(unfinished) >= 75
+    assert unfinished <= taken
+    assert len(backend.since(back_s, "takeover")) < 2 * len(unfinished)
+
+
+def test_a_claim_that_failed_is_repeated_with_its_token_once_the_store_is_back(world, work, jobs):
+    work.takes_s = 1_000
+    backend = Counting(world)
+    a = world.start(jobs(work, schedule=ONCE, lease="3s"), "a")
+    world.start(jobs(work, schedule=ONCE, lease="3s"), "b", backend=backend, clock_ahead=timedelta(seconds=-1))
+    world.advance("11s")
+    backend.away = ("takeover",)
+    a.crash()
+    world.advance("60s")
+    backend.away = ()
+    world.run_until(lambda: len(work.executions) == 2, within="1s", what="the takeover")
+    assert len({token for _, _, token in backend.since(11, "takeover")}) == 1
+
+
+def test_one_job_whose_claims_fail_holds_no_other_up(world, work, jobs):
+    """As with a record that cannot be read: the store itself answers."""
+    work.takes_s = 1_000
+
+    class OneFails(Counting):
+        async def claim(self, claim):
+            if claim.mode == "takeover" and claim.job == "bad":
+                self.calls.append((world.elapsed_s, "bad", claim.token))
+                raise BackendUnavailable("cannot be read")
+            return await super().claim(claim)
+
+    backend = OneFails(world)
+    schedules = {"bad": ONCE, "good": cron("20 0 12 * * *"), "fine": cron("40 0 12 * * *")}
+    all_jobs = [job for name, when in schedules.items() for job in jobs(work, name=name, schedule=when, lease="6s")]
+    a = world.start([all_jobs[0]], "a")
+    b, c = world.start([all_jobs[1]], "b"), world.start([all_jobs[2]], "c")
+    world.start(all_jobs, "d", backend=backend, clock_ahead=timedelta(seconds=-1))
+    world.advance("11s")
+    a.crash()
+    for dies, name in ((b, "good"), (c, "fine")):
+        world.advance("14s")
+        dies.crash()
+        began_s = world.elapsed_s
+        mine = lambda name=name: [event for event in world.events if event.kind == "takeover" and event.job == name]  # noqa: E731
+        world.run_until(mine, within="10s", what=f"the takeover of {name}")
+        assert world.elapsed_s - began_s < 6 + 0.2
+    assert 5 < len(backend.since(0, "bad")) < 40
+
+
+def test_who_comes_between_a_slot_and_its_claim_is_a_backup_for_that_run(world, work, jobs):
+    """Its holder is killed before anything else is due; the newcomer was told that nothing is unfinished."""
+    work.takes_s = 1_000
+    a = world.start(jobs(work, schedule=ONCE, lease="6s", jitter="400ms"), "a")
+    world.advance("10s")
+    assert not work.executions
+    world.start(jobs(work, schedule=ONCE, lease="6s", jitter="400ms"), "b")
+    world.run_until(lambda: work.executions, within="1s", what="the claim")
+    world.advance("10s")
+    a.crash()
+    world.run_until(lambda: len(work.executions) == 2, within="6200ms", what="the takeover")
+
+
+@pytest.mark.parametrize("max_late", ["25s", None])
+def test_a_slot_that_somebody_could_start_is_watched_no_longer_than_that(world, work, jobs, max_late):
+    backend = Counting(world)
+    world.advance("11s")
+    b = world.start(jobs(work, schedule=ONCE, max_late=max_late, lease="30s"), "b", backend=backend)
+    world.advance("10m")
+    assert b._engine._level._watches.watched("sync") == []
+    assert 2 <= len(backend.since(12)) <= 4
+    assert {what for _, what, _ in backend.calls} == {"active"}
 
 
 def test_hints_let_a_backup_look_at_once():

@@ -186,7 +186,11 @@ def test_a_handler_is_told_the_overlap_rule_its_claim_was_won_under(world, work,
     world.advance("100ms")
     a.crash()
     b.cut_off("refused")
-    world.run_until(lambda: b.count("error"), within="10s", what="a check that fails")
+
+    def failed():
+        return [event.call for event in b.events if event.kind == "error"]
+
+    world.run_until(lambda: "claim" in failed(), within="10s", what="a claim that fails")
     b.replace("sync", ONCE, handler, lease="3s", overlap="skip")
     world.advance("3s")
     b.reconnect()

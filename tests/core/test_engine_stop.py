@@ -179,6 +179,10 @@ def test_watchers_end_with_the_stop(world, work, jobs):
             asked.append(world.elapsed_s)
             return await super().claim(claim)
 
+        async def active(self, jobs):
+            asked.append(world.elapsed_s)
+            return await super().active(jobs)
+
     work.takes_s = 1_000
     world.start(jobs(work, schedule=ONCE), "a")
     b = world.start(jobs(work, schedule=ONCE), "b", backend=Noting(world.store), clock_ahead=timedelta(seconds=-1))

@@ -1,8 +1,10 @@
 """Invariants of backups: who watches what, when they look, and how soon a run is taken over."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
+
+from tenure.model import ActiveRun
 
 from .history import NEVER, History, Tenure, told_before_end
 from .invariants import EPS_S, Found, invariant
@@ -10,6 +12,7 @@ from .node import Node
 from .timeline import Call
 
 _MOST_WATCHES = 16
+_LEAST_PAUSE_S = 0.045
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,9 @@ def _duty(history: History, call: Call, why: str, slot: int, left_ms: int | None
     return _Duty(why, node, call.job, slot, call.ended_s, call.ended_seq, call.ended_s + wait_s + EPS_S)
 
 
-def _is_done(history: History, duty: _Duty) -> bool:
+def _is_done(history: History, duty: _Duty, *, by_claim: bool = False) -> bool:
     """Whether it looked, or need not."""
-    node, since_s, due_s = duty.node, duty.since_s, duty.due_s
+    node, since_s, due_s = duty.node, duty.since_s, _when_due_s(history, duty)
     if due_s >= history.sim.end_s or not history.steady(node, duty.job, since_s, due_s):
         return True
     for call in history.claims.get((node.name, duty.job, duty.slot), ()):
@@ -51,9 +54,20 @@ def _is_done(history: History, duty: _Duty) -> bool:
         ended_since = call.ended_s is not None and duty.since_seq < call.ended_seq and call.ended_s <= due_s
         if ended_since and call.answered and call.answer.outcome != "running":
             return True
+    if not by_claim and any(
+        look.sent_s <= due_s and (look.sent_seq > duty.since_seq or look.ended_seq > duty.since_seq)
+        for look in history.looks[node.name, duty.job]
+    ):
+        return True
     if history.executes(node, duty.job, duty.slot, since_s, due_s):
         return True
     return _too_many(history, duty)
+
+
+def _when_due_s(history: History, duty: _Duty) -> float:
+    """Later if its checks fail: it sends one for all, and looks again when that is answered."""
+    beats_s = 2 * history.slowest_beat_s(duty.node, duty.job) + EPS_S
+    return max(duty.due_s, history.out_of_trouble_s(duty.node, duty.since_s, duty.due_s) + beats_s)
 
 
 def _too_many(history: History, duty: _Duty) -> bool:
@@ -103,14 +117,36 @@ def a_running_run_is_watched(history: History) -> Iterator[Found]:
 @invariant("instance-watch-when")
 def backups_look_when_the_lease_ends(history: History) -> Iterator[Found]:
     """And just after the lease that it was told of runs out."""
+    for call, slot, left_ms in _tellings(history):
+        duty = _duty(history, call, "lease end", slot, left_ms)
+        if not _is_done(history, duty, by_claim=left_ms <= 0):
+            yield duty.found("does not look when the lease is over")
+
+
+def _tellings(history: History) -> Iterator[tuple[Call, int, int]]:
+    """Answers that tell a backup how long the lease of a run lasts still."""
     for call in history.calls:
         if call.name == "claim" and call.answered and call.answer.outcome == "running":
             first = call.request.mode in ("scheduled", "catch-up") and not _watched_before(history, call, call.slot)
             looks = call.request.mode == "takeover" and not history.asks_why(call)
             if (first or looks) and not (call.answer.lease_left_ms <= 0 and call.answer.attempt == call.request.after):
-                duty = _duty(history, call, "lease end", call.slot, call.answer.lease_left_ms)
-                if not _is_done(history, duty):
-                    yield duty.found("does not look when the lease is over")
+                yield call, call.slot, call.answer.lease_left_ms
+    for who, looks_at_all in history.checks.items():
+        for look in looks_at_all:
+            if look.name == "active" and look.answered:
+                for run in look.answer.runs:
+                    if _takes_part(history, history.nodes[who], look, run):
+                        yield replace(look, job=run.job), run.slot, run.lease_left_ms if run.live else 0
+
+
+def _takes_part(history: History, node: Node, look: Call, run: ActiveRun) -> bool:
+    """Whether the instance surely was a backup for the run, and due to look at it."""
+    claims = [call for call in history.claims.get((node.name, run.job, run.slot), ()) if call.sent_seq < look.ended_seq]
+    if not claims or not claims[-1].answered or claims[-1].answer.outcome != "running":
+        return False
+    before = [call for call in history.looks[node.name, run.job] if call.sent_seq < look.sent_seq]
+    told_s = max(call.ended_s or NEVER for call in (claims[-1], *before[-1:]))
+    return look.sent_s - told_s >= history.slowest_beat_s(node, run.job)
 
 
 @invariant("instance-watch-when")
@@ -118,14 +154,13 @@ def backups_do_not_look_all_at_once(history: History) -> Iterator[Found]:
     """Their looks at the end of a lease are spread."""
     offsets = []
     last_s = 0.0
-    for calls in history.claims.values():
-        for before, call in pairwise(calls):
-            if call.request.mode != "takeover" or not before.answered or before.answer.outcome != "running":
-                continue
-            over_s = (before.ended_s or 0.0) + before.answer.lease_left_ms / 1000
-            if before.answer.lease_left_ms > 0 and over_s - EPS_S <= call.sent_s <= over_s + 2:
-                offsets.append(call.sent_s - over_s)
-                last_s = max(last_s, call.sent_s)
+    for call, slot, left_ms in _tellings(history):
+        claims = history.claims.get((call.who, call.job, slot), ())
+        after = next((claim for claim in claims if claim.sent_seq > call.ended_seq), None)
+        over_s = (call.ended_s or 0.0) + left_ms / 1000
+        if after is not None and left_ms > 0 and over_s - EPS_S <= after.sent_s <= over_s + 2:
+            offsets.append(after.sent_s - over_s)
+            last_s = max(last_s, after.sent_s)
     at_once = sum(offset < EPS_S for offset in offsets)
     if len(offsets) >= 6 and at_once > 0.8 * len(offsets):
         yield Found(last_s, f"{at_once} of {len(offsets)} looks come exactly at the lease's end")
@@ -133,7 +168,7 @@ def backups_do_not_look_all_at_once(history: History) -> Iterator[Found]:
 
 @invariant("instance-watch-error")
 def a_failed_check_is_repeated(history: History) -> Iterator[Found]:
-    """A check that failed is repeated, with its token, and never ends the watch."""
+    """A claim that failed is repeated, with its token, once a check is answered; it never ends the watch."""
     for key, calls in history.claims.items():
         looks = [call for call in calls if call.request.mode == "takeover" and not history.asks_why(call)]
         for call, after in zip_longest(looks, looks[1:]):
@@ -142,10 +177,46 @@ def a_failed_check_is_repeated(history: History) -> Iterator[Found]:
             duty = _duty(history, call, "failed", call.slot, None)
             if not history.steady(duty.node, call.job, call.sent_s, call.ended_s):
                 continue
-            if not _is_done(history, duty):
+            if not _is_done(history, duty, by_claim=True):
                 yield duty.found("does not repeat its check that failed")
             elif after is not None and after.token != call.token and _is_repeated(history, key, call, after):
                 yield Found(after.sent_s, f"{call.who} repeats its check with another token", call.job, call.slot)
+
+
+@invariant("instance-watch-error")
+def checks_go_on_while_they_fail(history: History) -> Iterator[Found]:
+    """One is sent at the latest a heartbeat after one that failed."""
+    for who, checks in history.checks.items():
+        node = history.nodes[who]
+        for call in checks:
+            if call.name != "claim" or not call.failed or call.failed == "cancelled" or call.ended_s is None:
+                continue
+            due_s = call.ended_s + history.slowest_beat_s(node, call.job) + EPS_S
+            idle = not any(one.sent_seq > call.sent_seq and one.sent_s <= due_s for one in checks)
+            if idle and due_s < history.sim.end_s and not _relieved(history, node, call.job, call.sent_s, due_s):
+                yield Found(due_s, f"{who} sends no check after one that failed", call.job, call.slot)
+
+
+def _relieved(history: History, node: Node, job: str, since_s: float, until_s: float) -> bool:
+    """Whether it may have had nothing to check any more, or not been able to."""
+    return not history.steady(node, job, since_s, until_s) or any(
+        began_s <= until_s and ended_s >= since_s
+        for _, began_s, ended_s, _ in history.occupied.get((node.name, job), ())
+    )
+
+
+@invariant("instance-watch-error")
+def checks_that_fail_are_few(history: History) -> Iterator[Found]:
+    """While checks fail an instance sends one at a time."""
+    for who, troubles in history.troubles.items():
+        claims = [call for call in history.checks[who] if call.name == "claim"]
+        for trouble in troubles:
+            sent = [call for call in claims if trouble.began_seq < call.sent_seq < trouble.answered_seq]
+            for call, after in pairwise(sent):
+                if call.ended_s is None or after.sent_s < call.ended_s + _LEAST_PAUSE_S:
+                    text = f"{who} sends many checks though they fail since {trouble.began_s:.3f}"
+                    yield Found(after.sent_s, text, after.job, after.slot)
+                    break
 
 
 def _is_repeated(history: History, key: tuple[str, str, int], call: Call, after: Call) -> bool:
@@ -190,14 +261,18 @@ def a_lost_run_is_watched(history: History) -> Iterator[Found]:
 
 
 def _looked(history: History, duty: _Duty) -> bool:
-    if duty.due_s >= history.sim.end_s or not history.steady(duty.node, duty.job, duty.since_s - EPS_S, duty.due_s):
+    due_s = _when_due_s(history, duty)
+    if due_s >= history.sim.end_s or not history.steady(duty.node, duty.job, duty.since_s - EPS_S, due_s):
+        return True
+    looks_at_all = history.looks[duty.node.name, duty.job]
+    if any(look.sent_seq > duty.since_seq and look.sent_s <= due_s for look in looks_at_all):
         return True
     looks = history.claims.get((duty.node.name, duty.job, duty.slot), ())
     # Two calls: one may be the question why the run was lost.
     return (
-        sum(call.sent_seq > duty.since_seq and call.sent_s <= duty.due_s for call in looks) >= 2
+        sum(call.sent_seq > duty.since_seq and call.sent_s <= due_s for call in looks) >= 2
         or any(call.sent_seq > duty.since_seq and call.answered and call.answer.outcome != "running" for call in looks)
-        or any(call.sent_seq > duty.since_seq and call.sent_s <= duty.due_s and call.failed for call in looks)
+        or any(call.sent_seq > duty.since_seq and call.sent_s <= due_s and call.failed for call in looks)
     )
 
 
@@ -271,7 +346,7 @@ def _went_on(history: History, tenure: Tenure, lapse_s: float, due_s: float) -> 
 def looks_are_few(history: History) -> Iterator[Found]:
     """A watch asks about once a heartbeat, and more only when something happened to the job."""
     for (who, job, slot), calls in history.claims.items():
-        looks = [call for call in calls if call.request.mode == "takeover"]
+        looks = [call for call in calls if call.request.mode == "takeover" and not call.failed]
         if len(looks) < 6:
             continue
         since_s, until_s = looks[0].sent_s, looks[-1].sent_s
@@ -282,6 +357,24 @@ def looks_are_few(history: History) -> Iterator[Found]:
         if len(looks) > most:
             text = f"{who} asks {len(looks)} times in {until_s - since_s:.3f} s for a run, at most {most:.0f} are due"
             yield Found(until_s, text, job, slot)
+
+
+@invariant("instance-watch-active")
+def all_is_looked_at_together(history: History) -> Iterator[Found]:
+    """However much an instance watches, it looks once a heartbeat, and when a handler ends that was in the way."""
+    for who, checks in history.checks.items():
+        node = history.nodes[who]
+        looks = [call for call in checks if call.name == "active"]
+        if len(looks) < 6:
+            continue
+        since_s, until_s = looks[0].sent_s, looks[-1].sent_s
+        beat_s = min(version.spec.heartbeat_ms for version in node.life.specs) / 1000
+        failed = sum(bool(call.failed) for call in checks)
+        gone = sum(since_s <= (one.ended_s or 0) <= until_s for one in history.executions if one.who == who)
+        most = 6 + 2 * (until_s - since_s) / beat_s + failed + gone
+        if len(looks) > most:
+            text = f"{who} looks {len(looks)} times in {until_s - since_s:.3f} s, at most {most:.0f} are due"
+            yield Found(until_s, text)
 
 
 @invariant("instance-watch-until")
@@ -308,13 +401,18 @@ def a_run_that_was_started_ends(history: History) -> Iterator[Found]:
 
 
 def _knows(history: History, node: Node, first: Tenure) -> bool:
-    """Whether the instance asked for the run, or what is unfinished after it was won.
+    """Whether the instance asked for the run, or came after it was won, or while it could be.
 
-    One that starts between a slot and its first claim does neither: it may be that nobody is a backup for that run.
+    Nobody but its holder knows of a run that was triggered.
     """
-    job, won_s = first.won.job, first.won.at_s
-    asked = [call for call in node.link.calls if call.name == "active" and job in call.request and call.answered]
-    return (node.name, job, first.won.slot) in history.claims or any(call.sent_s >= won_s for call in asked)
+    job, slot, won_s = first.won.job, first.won.slot, first.won.at_s
+    asked = [call for call in history.looks[node.name, job] if call.answered and call.by == "Recovery._work"]
+    if (node.name, job, slot) in history.claims or any(call.sent_s >= won_s for call in asked):
+        return True
+    spec = node.spec(job, won_s)
+    if spec is None or spec.max_late_ms is None or won_s > history.slot_s(slot) + spec.max_late_ms / 1000:
+        return False
+    return any(call.answer.now_ms // spec.every_ms == slot / spec.every_ms for call in asked)
 
 
 def _patience_s(history: History, backups: list[Node], job: str) -> float:

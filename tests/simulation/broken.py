@@ -190,34 +190,82 @@ BROKEN = (
         "catch-up-forgotten",
         "the slot that was missed is not caught up",
         "the-latest-slot-is-caught-up",
-        recovery=("        if all(run.slot != latest for run in runs):\n", "        if runs:\n"),
+        recovery=("            self._catch_up(job, latest)\n", "            pass\n"),
     ),
     _broken(
         "watch-never-looks-at-lease-end",
         "a backup looks once in one or two heartbeats, and never when the lease ends",
         "backups-look-when-the-lease-ends",
-        watch=("        if watch.over_ms is None:\n            return poll_ms\n", "        return poll_ms\n"),
+        watch=(
+            '        if watch.over_ms is None:\n            return float("inf")\n',
+            '        return float("inf")\n',
+        ),
     ),
     _broken(
         "watch-without-jitter",
         "all backups look at the very end of the lease",
         "backups-do-not-look-all-at-once",
         watch=(
-            "left + self._instance.rng.random() * max(job.lease_ms / _SPREAD_PART, _LEAST_SPREAD_MS))",
-            "left)",
+            "return watch.over_ms + self._instance.rng.random() * spread_ms",
+            "return watch.over_ms",
         ),
     ),
     _broken(
         "watch-asks-at-once",
         "a backup asks again without a pause",
+        "all-is-looked-at-together",
+        watch=(
+            "due_ms = now + beat_ms * (1 + (self._instance.rng.random() if part is None else part))",
+            "due_ms = now + 20",
+        ),
+    ),
+    _broken(
+        "watch-claims-what-is-live",
+        "a backup asks for each run by itself, and again without a pause",
         "looks-are-few",
-        watch=("        poll_ms = job.heartbeat_ms * (1 + self._instance.rng.random())\n", "        poll_ms = 20\n"),
+        watch=(
+            (
+                "due_ms = now + beat_ms * (1 + (self._instance.rng.random() if part is None else part))",
+                "due_ms = now + 20",
+            ),
+            ("        return over or watch.hinted or watch.claim is not None\n", "        return True\n"),
+        ),
+    ),
+    _broken(
+        "looks-one-by-one",
+        "each watch looks for itself",
+        "all-is-looked-at-together",
+        watch=("_RESTS = 0.5\n", "_RESTS = 9.0\n"),
     ),
     _broken(
         "failed-check-ends-watch",
         "a check that failed ends the watch",
         "a-failed-check-is-repeated",
-        watch=("                continue  # with the same token\n", "                return self._end(watch)\n"),
+        watch=("        self._fail([watch])\n", "        self._end(watch)\n"),
+    ),
+    _broken(
+        "checks-all-at-once",
+        "while checks fail, every watch goes on with its own",
+        "checks-that-fail-are-few",
+        watch=(
+            ("        if self._in_trouble or self._has_to_wait(watch):\n", "        if self._has_to_wait(watch):\n"),
+            (
+                "            if not (self._in_trouble or self._has_to_wait(watch)):\n",
+                "            if not self._has_to_wait(watch):\n",
+            ),
+        ),
+    ),
+    _broken(
+        "no-check-after-a-failure",
+        "once a check has failed nobody finds out that the store is back",
+        "checks-go-on-while-they-fail",
+        watch=("            self._instance.spawn(self._probe())\n", "            pass\n"),
+    ),
+    _broken(
+        "slots-not-expected",
+        "who starts between a slot and its first claim does not watch that run",
+        "what-may-start-still-is-watched",
+        recovery=("            self._watches.expect(job, latest, now_ms)\n", "            pass\n"),
     ),
     _broken(
         "lost-hints-end-watches",
@@ -261,8 +309,8 @@ BROKEN = (
         "no-claim-beside-its-own-handler",
         watch=(
             (
-                "        while not watch.ended and (call := self._executor.in_the_way(watch.job, watch.slot)):",
-                "        while False:",
+                "        if call := self._executor.in_the_way(watch.job, watch.slot):\n            watch.busy = True",
+                "        if call := None:\n            watch.busy = True",
             ),
             (
                 "        if not (self._executor.executes(job.name, slot) or self._owner.ends(job.name, slot)):",
@@ -312,7 +360,7 @@ BROKEN = (
         "a holder gives itself longer than its lease",
         "lease-is-live",
         heartbeat=(
-            ("self.deadline_ms = sent_ms + claim.lease_ms", "self.deadline_ms = sent_ms + 1.3 * claim.lease_ms"),
+            ("self.deadline_ms: float = sent_ms + claim.lease_ms", "self.deadline_ms = sent_ms + 1.3 * claim.lease_ms"),
             (
                 "self.deadline_ms = sent_ms + self.claim.lease_ms",
                 "self.deadline_ms = sent_ms + 1.3 * self.claim.lease_ms",
@@ -373,8 +421,8 @@ BROKEN = (
         "a backup looks three leases after the lease's end",
         "takeovers-come-in-time",
         watch=(
-            "return min(poll_ms, left + self._instance.rng.random() * ",
-            "return left + 3 * job.lease_ms + (0 * ",
+            ("return watch.over_ms + self._instance", "return watch.over_ms + 3 * watch.job.lease_ms + self._instance"),
+            ("and watch.over_ms <= self._now_ms()\n        return over", "and False\n        return over"),
         ),
     ),
     _broken(

@@ -46,12 +46,24 @@ class Tenure:
         return min(until_s, self.over_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An instance's checks fail: from when one failed until one that was sent later is answered."""
+
+    began_s: float
+    over_s: float
+    began_seq: int
+    answered_seq: float
+    """When any was answered, also one that had been sent before."""
+
+
 class History:
     def __init__(self, simulation: Simulation) -> None:
         self.sim = simulation
         self.network = simulation.scenario.network
         self.nodes = simulation.nodes
         self.executions = simulation.journal.executions
+        self._recoveries: dict[tuple[str, str, float], Call | None] = {}
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -159,6 +171,63 @@ class History:
                 found[node.name, event.job, event.slot].append((at_s, seq, event))
         return found
 
+    # The arrival of jobs
+
+    def arrived_s(self, node: Node, job: str, at_s: float) -> float:
+        """When the job last came to this instance, not counting replacements."""
+        arrived_s = -NEVER
+        before_s = -NEVER
+        for version in node.life.specs:
+            if version.spec.name == job and version.span.since_s <= at_s:
+                if version.span.since_s != before_s:
+                    arrived_s = version.span.since_s
+                before_s = version.span.until_s
+        return arrived_s
+
+    def recovery(self, node: Node, job: str, arrived_s: float) -> Call | None:
+        """The call that told what was unfinished of a job that came then, if one was answered.
+
+        A job that was removed before it was recovered, and came again, is asked for anew after the first answer.
+        """
+        key = node.name, job, arrived_s
+        if key not in self._recoveries:
+            asked = [call for call in self.looks[node.name, job] if call.by == "Recovery._work"]
+            before = [call for call in asked if call.sent_s < arrived_s]
+            answered = [call for call in asked if call.answered and call.sent_s >= arrived_s]
+            pending = bool(before) and not (before[-1].answered and (before[-1].ended_s or NEVER) <= arrived_s)
+            self._recoveries[key] = next(iter(answered[int(pending) :]), None)
+        return self._recoveries[key]
+
+    # What backups ask
+
+    @cached_property
+    def looks(self) -> dict[tuple[str, str], list[Call]]:
+        """By instance and job: when it asked what is unfinished of the job."""
+        found: dict[tuple[str, str], list[Call]] = defaultdict(list)
+        for call in self.calls:
+            if call.name == "active":
+                for job in call.request:
+                    found[call.who, job].append(call)
+        return found
+
+    @cached_property
+    def checks(self) -> dict[str, list[Call]]:
+        """By instance: its looks and takeover claims, as they were sent."""
+        return {
+            name: [call for call in node.link.calls if call.by.startswith("Watches.")]
+            for name, node in self.nodes.items()
+        }
+
+    @cached_property
+    def troubles(self) -> dict[str, list[Trouble]]:
+        """By instance."""
+        return {name: list(_troubles(checks)) for name, checks in self.checks.items()}
+
+    def out_of_trouble_s(self, node: Node, since_s: float, until_s: float) -> float:
+        """When it was out of what kept it from its checks in that time; ``-inf`` if nothing did."""
+        spans = self.troubles[node.name]
+        return max((one.over_s for one in spans if one.began_s <= until_s and since_s <= one.over_s), default=-NEVER)
+
     def slot_s(self, slot: int) -> float:
         return (slot - self.sim.world.start_ms) / 1000
 
@@ -249,6 +318,22 @@ class History:
     def free_until_s(self, one: Execution) -> float:
         """Until when it believed that it may go on."""
         return min(NEVER if one.told_s is None else one.told_s, self.end_s(one))
+
+
+def _troubles(checks: list[Call]) -> Iterator[Trouble]:
+    failed = sorted((call for call in checks if call.failed and call.ended_s is not None), key=_ended_seq)
+    answered = sorted((call for call in checks if call.answered), key=_ended_seq)
+    over_seq = -1.0
+    for call in failed:
+        if call.ended_seq > over_seq:
+            after = [one for one in answered if one.ended_seq > call.ended_seq]
+            end = next((one for one in after if one.sent_seq > call.ended_seq), None)
+            over_s, over_seq = (end.ended_s or 0.0, end.ended_seq) if end is not None else (NEVER, NEVER)
+            yield Trouble(call.ended_s or 0.0, over_s, call.ended_seq, after[0].ended_seq if after else NEVER)
+
+
+def _ended_seq(call: Call) -> int:
+    return call.ended_seq
 
 
 def frozen(node: Node, since_s: float, until_s: float) -> bool:

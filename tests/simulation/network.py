@@ -71,7 +71,7 @@ class Link:
 
     async def _ask(self, name: str, job: str, slot: int, token: str, request: Any = None) -> Any:
         now_s = self._world.elapsed_s
-        call = Call(len(self.calls), self._who, name, job, slot, token, request, now_s, 0)
+        call = Call(len(self.calls), self._who, name, job, slot, token, request, now_s, 0, _sender())
         call.sent_seq = self._timeline.add("sent", self._who, call)
         self.calls.append(call)
         loop = asyncio.get_running_loop()
@@ -146,6 +146,11 @@ class HintingLink(Link):
                 yield job
         finally:
             del self._store.listeners[key], self._listening[key]
+
+
+def _sender() -> str:
+    task = asyncio.current_task()
+    return "" if task is None else task.get_coro().__qualname__  # type: ignore[union-attr]
 
 
 def _nobody(_: object) -> None:

@@ -72,7 +72,7 @@ def the_last_slot_does_not_fire_again(history: History) -> Iterator[Found]:
         node = history.nodes[who]
         for since_s, until_s in _times_after_a_jump_back(node):
             before = [call for call in calls if call.sent_s < since_s]
-            if not before or _arrived_s(node, job, until_s) > before[-1].sent_s:
+            if not before or history.arrived_s(node, job, until_s) > before[-1].sent_s:
                 continue
             told = history.events_of.get((who, job, before[-1].slot), ())
             if any(getattr(event, "reason", "") == "early" for _, _, event in told):
@@ -127,32 +127,8 @@ def _slots(history: History) -> Iterator[tuple[Node, Spec, int, float]]:
 
 
 def _recovered_by(history: History, node: Node, job: str, at_s: float) -> bool:
-    recovery = _recovery(node, job, _arrived_s(node, job, at_s))
+    recovery = history.recovery(node, job, history.arrived_s(node, job, at_s))
     return recovery is not None and recovery.ended_s is not None and recovery.ended_s < at_s
-
-
-def _recovery(node: Node, job: str, arrived_s: float) -> Call | None:
-    """The call that told what was unfinished of a job that came then, if one was answered.
-
-    A job that was removed before it was recovered, and came again, is asked for anew after the first answer.
-    """
-    asked = [call for call in node.link.calls if call.name == "active" and job in call.request]
-    before = [call for call in asked if call.sent_s < arrived_s]
-    answered = [call for call in asked if call.answered and call.sent_s >= arrived_s]
-    pending = bool(before) and not (before[-1].answered and (before[-1].ended_s or NEVER) <= arrived_s)
-    return next(iter(answered[int(pending) :]), None)
-
-
-def _arrived_s(node: Node, job: str, at_s: float) -> float:
-    """When the job last came to this instance, not counting replacements."""
-    arrived_s = -NEVER
-    before_s = -NEVER
-    for version in node.life.specs:
-        if version.spec.name == job and version.span.since_s <= at_s:
-            if version.span.since_s != before_s:
-                arrived_s = version.span.since_s
-            before_s = version.span.until_s
-    return arrived_s
 
 
 def _crowded(history: History, node: Node, since_s: float, until_s: float) -> bool:
@@ -281,7 +257,7 @@ def recovery_comes_first(history: History) -> Iterator[Found]:
     """No claim before the store was asked what is unfinished."""
     for call in _firsts(history):
         node = history.nodes[call.who]
-        arrived_s = _arrived_s(node, call.job, call.sent_s)
+        arrived_s = history.arrived_s(node, call.job, call.sent_s)
         asked = any(
             other.name == "active"
             and call.job in other.request
@@ -299,10 +275,10 @@ def recovery_comes_first(history: History) -> Iterator[Found]:
 def unfinished_runs_are_taken_up(history: History) -> Iterator[Found]:
     """What is over is claimed at once, what is live is watched; but under skip the newest slot alone."""
     for node in history.nodes.values():
-        came = [(one.spec.name, _arrived_s(node, one.spec.name, one.span.since_s)) for one in node.life.specs]
+        came = [(one.spec.name, history.arrived_s(node, one.spec.name, one.span.since_s)) for one in node.life.specs]
         for job, arrived_s in sorted(set(came)):
-            call = _recovery(node, job, arrived_s)
-            if call is None or _arrived_s(node, job, call.ended_s or 0.0) != arrived_s:
+            call = history.recovery(node, job, arrived_s)
+            if call is None or history.arrived_s(node, job, call.ended_s or 0.0) != arrived_s:
                 continue
             for run in call.answer.runs:
                 if run.job == job:
@@ -324,9 +300,45 @@ def _taken_up(history: History, node: Node, call: Call, run: ActiveRun) -> Itera
         return
     if history.executes(node, job, slot, now_s, due_s):
         return
-    claims = history.claims.get((node.name, job, slot), ())
-    if not any(other.sent_s <= due_s and (other.ended_s or NEVER) >= now_s for other in claims):
+    checks = [*history.claims.get((node.name, job, slot), ()), *(history.looks[node.name, job] if live else ())]
+    if not any(other is not call and other.sent_s <= due_s and (other.ended_s or NEVER) >= now_s for other in checks):
         yield Found(due_s, f"{node.name} does not take up what it found unfinished", job, slot)
+
+
+@invariant("instance-recovery-expect")
+def what_may_start_still_is_watched(history: History) -> Iterator[Found]:
+    """Who comes between a slot and its first claim is a backup for that run too."""
+    for node in history.nodes.values():
+        for version in node.life.specs:
+            yield from _expected(history, node, version.spec.name, version.span.since_s)
+
+
+def _expected(history: History, node: Node, job: str, since_s: float) -> Iterator[Found]:
+    call = history.recovery(node, job, since_s) if history.arrived_s(node, job, since_s) == since_s else None
+    spec = None if call is None or call.ended_s is None else node.spec(job, call.ended_s)
+    if call is None or call.ended_s is None or spec is None:
+        return
+    latest = call.answer.now_ms - call.answer.now_ms % spec.every_ms
+    if not _may_start(spec, latest, call.answer.now_ms) or (job, latest) in [
+        (run.job, run.slot) for run in call.answer.runs
+    ]:
+        return
+    beats_s = 2 * history.slowest_beat_s(node, job) + EPS_S
+    due_s = call.ended_s + beats_s
+    due_s = max(due_s, history.out_of_trouble_s(node, call.ended_s, due_s) + beats_s)
+    if due_s >= history.sim.end_s or not history.steady(node, job, call.ended_s, due_s):
+        return
+    checks = (*history.looks[node.name, job], *history.claims.get((node.name, job, latest), ()))
+    checked = any(one.sent_seq > call.sent_seq and one.sent_s <= due_s for one in checks)
+    if not checked and not history.executes(node, job, latest, call.ended_s, due_s):
+        yield Found(due_s, f"{node.name} does not watch what may start still", job, latest)
+
+
+def _may_start(spec: Spec, slot: int, now_ms: int) -> bool:
+    """Whether somebody may start the run still, but this instance does not claim it in order to catch up."""
+    if spec.catch_up_ms is not None and now_ms - slot < spec.catch_up_ms:
+        return False
+    return spec.max_late_ms is None or now_ms - slot <= spec.max_late_ms
 
 
 @invariant("instance-catch-up")
@@ -335,7 +347,7 @@ def the_latest_slot_is_caught_up(history: History) -> Iterator[Found]:
     caught: dict[tuple[str, str, float], set[int]] = defaultdict(set)
     for call in _firsts(history):
         if call.request.mode == "catch-up":
-            slots = caught[call.who, call.job, _arrived_s(history.nodes[call.who], call.job, call.sent_s)]
+            slots = caught[call.who, call.job, history.arrived_s(history.nodes[call.who], call.job, call.sent_s)]
             slots.add(call.slot)
             if len(slots) > 1:
                 yield Found(call.sent_s, f"{call.who} catches up a backlog", call.job, call.slot)
@@ -345,9 +357,9 @@ def the_latest_slot_is_caught_up(history: History) -> Iterator[Found]:
 
 
 def _caught_up(history: History, node: Node, spec: Spec, since_s: float) -> Iterator[Found]:
-    if spec.catch_up_ms is None or _arrived_s(node, spec.name, since_s) != since_s:
+    if spec.catch_up_ms is None or history.arrived_s(node, spec.name, since_s) != since_s:
         return
-    active = _recovery(node, spec.name, since_s)
+    active = history.recovery(node, spec.name, since_s)
     if active is None or active.ended_s is None:
         return
     latest = active.answer.now_ms - active.answer.now_ms % spec.every_ms

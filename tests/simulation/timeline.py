@@ -17,6 +17,8 @@ class Call:
     request: Any
     sent_s: float
     sent_seq: int
+    by: str = ""
+    """Which part of the instance sent it: the coroutine of its task."""
     decided: list[tuple[float, Any]] = field(default_factory=list)
     """When the store carried it out, and its answer; more than once if the message was doubled."""
     ended_s: float | None = None

@@ -24,9 +24,8 @@ class Trace:
         """Everything, or what concerns a job and what happened to instances and to the store."""
         for moment in self._sim.timeline.moments:
             line = self._line(moment)  # also of what is not shown: tokens have the same number in every part of a trace
-            if (since_s <= moment.at_s <= until_s and job in ("", self._job(moment))) or self._is_fault(
-                moment, until_s
-            ):
+            shown = since_s <= moment.at_s <= until_s and self._concerns(moment, job)
+            if shown or self._is_fault(moment, until_s):
                 yield line
 
     def around(self, violation: Violation) -> Iterator[str]:
@@ -40,9 +39,11 @@ class Trace:
     def _is_fault(moment: Moment, until_s: float) -> bool:
         return moment.what == "fault" and moment.at_s <= until_s
 
-    def _job(self, moment: Moment) -> str:
-        job = getattr(moment.about, "job", "")
-        return job if isinstance(job, str) else ""
+    @staticmethod
+    def _concerns(moment: Moment, job: str) -> bool:
+        about = moment.about
+        looks = isinstance(about, Call) and about.name == "active" and job in about.request
+        return job == "" or looks or getattr(about, "job", "") == job
 
     def _line(self, moment: Moment) -> str:
         what = getattr(self, "_" + moment.what.replace(" ", "_"), None)
@@ -85,13 +86,15 @@ class Trace:
         return f"  !  {text.splitlines()[0]}"
 
     def _name(self, call: Call) -> str:
-        run = f" {call.job}@{self._slot(call.slot)}" if call.job else ""
+        run = f" {call.job}{f'@{self._slot(call.slot)}' if call.slot else ''}" if call.job else ""
         token = f" {self._token(call.token)}" if call.token else ""
         return f"#{call.number} {call.name}{run}{token}{self._request(call)}"
 
     def _request(self, call: Call) -> str:
         if call.name == "claim":
             return f" {call.request.mode} after {call.request.after}"
+        if call.name == "active":
+            return f" {' '.join(call.request)}"
         if call.name == "save_result":
             return f" attempt {call.request.attempt} {call.request.status}"
         return f" {call.request}" if call.name == "finish" else ""
@@ -111,7 +114,7 @@ class Trace:
                 for run in answer.runs
             ]
             return ", ".join(runs) or "nothing unfinished"
-        return str(answer)
+        return f"{len(answer)} records" if isinstance(answer, list) else str(answer)
 
     def _run(self, one: Execution) -> str:
         return f"{one.job}@{self._slot(one.slot)} attempt {one.attempt}"

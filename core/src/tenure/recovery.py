@@ -94,8 +94,12 @@ class Recovery:
             if run.live or not replaced:
                 left_ms = run.lease_left_ms if run.live else 0
                 self._watches.back_up(job, run.slot, after=run.attempt, lease_left_ms=left_ms)
-        if all(run.slot != latest for run in runs):
-            self._catch_up(job, missed_slot(self._instance, job, now_ms))
+        if latest is None or any(run.slot == latest for run in runs):
+            return
+        if _is_missed(job, latest, now_ms):
+            self._catch_up(job, latest)
+        else:  # others may be about to claim it, and then stop or die
+            self._watches.expect(job, latest, now_ms)
 
 
 def latest_slot(instance: Instance, job: Job, now_ms: int) -> int | None:
@@ -112,4 +116,8 @@ def missed_slot(instance: Instance, job: Job, now_ms: int) -> int | None:
     if job.catch_up_ms is None:
         return None
     latest = latest_slot(instance, job, now_ms)
-    return latest if latest is not None and now_ms - latest < job.catch_up_ms else None
+    return latest if latest is not None and _is_missed(job, latest, now_ms) else None
+
+
+def _is_missed(job: Job, latest: int, now_ms: int) -> bool:
+    return job.catch_up_ms is not None and now_ms - latest < job.catch_up_ms

@@ -1,21 +1,25 @@
 """Backups: runs that another instance owns, checked until they are done or this instance wins their next attempt."""
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from tenure.calls import Answer, Calls
 from tenure.executor import Executor
-from tenure.instance import Instance
+from tenure.instance import Delays, Instance
 from tenure.job import Job
-from tenure.model import Claim
+from tenure.model import ActiveRun, Claim
 
 MOST_WATCHES = {"skip": 16, "allow": 1_000}
 """Watches of one job, the newest: while a store is away each slot would leave one more."""
 _LEAST_SPREAD_MS = 50
 _SPREAD_PART = 50
 """Backups look at a random moment in this part of the lease after it ran out, so that they do not all ask at once."""
+_RESTS = 0.5
+"""In a look that another watch is due for, one takes part whose last look was this part of its heartbeat ago."""
+_WIDTH = 64
+"""So many claims are on their way at once: when an instance with thousands of runs dies, its leases end together."""
 
 
 class Owner(Protocol):
@@ -42,20 +46,30 @@ class _Watch:
     job: Job
     slot: int
     after: int
-    over_ms: float | None
-    """When the lease it was last told of runs out, on the monotonic clock."""
     since_ms: float
     started: bool
     """Whether somebody is known to have started the run: then it may need a backup to come to its end."""
+    over_ms: float | None = None
+    """When the lease it was last told of runs out, on the monotonic clock."""
+    due_ms: float = 0.0
+    rests_until_ms: float = 0.0
+    claim: Claim | None = None
+    """From when it is first sent until it is answered."""
+    sending: bool = False
+    """Its claim is on its way."""
+    busy: bool = False
+    """Something else will plan it: an answer that is on its way, or a handler's end."""
+    hinted: bool = False
     ended: bool = False
-    looks_now: bool = False
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
-    """While it sleeps."""
 
 
 class Watches:
-    """The runs this instance is a backup for, each checked on its own; it never runs a handler."""
+    """The runs this instance is a backup for; it never runs a handler.
+
+    What is live is looked at together, by one ``active``; what is over, or was hinted at, is claimed. While checks
+    fail, one at a time is sent for all of them, and all go on once one is answered.
+    """
 
     def __init__(
         self, calls: Calls, executor: Executor, instance: Instance, owner: Owner, jobs: Mapping[str, Job]
@@ -66,6 +80,9 @@ class Watches:
         self._owner = owner
         self._jobs = jobs
         self._watches: dict[str, dict[int, _Watch]] = {}
+        self._turns = asyncio.Semaphore(_WIDTH)
+        self._looks_soon = False
+        self._in_trouble = False
         self._closed = False
 
     def watch(
@@ -78,21 +95,15 @@ class Watches:
         current = self._jobs.get(job.name)
         if self._closed or current is None:
             return
-        job = current
-        of_job = self._watches.setdefault(job.name, {})
-        known = of_job.get(slot)
         started = started or after > 0
-        if known is not None:
-            known.after = max(known.after, after)
-            known.started = known.started or started
-            if lease_left_ms is not None:
-                self._told(known, lease_left_ms)
+        known = self._watches.get(job.name, {}).get(slot)
+        if known is None:
+            self._begin(_Watch(current, slot, after, self._now_ms(), started), lease_left_ms)
             return
-        now = self._instance.clock.monotonic_ms()
-        watch = of_job[slot] = _Watch(job, slot, after, _over_ms(now, lease_left_ms), now, started)
-        if len(of_job) > MOST_WATCHES[job.overlap]:
-            self._end(min(of_job.values(), key=_worth))
-        self._instance.spawn(self._run(watch))
+        known.after = max(known.after, after)
+        known.started = known.started or started
+        if lease_left_ms is not None:
+            self._told(known, lease_left_ms)
 
     def back_up(
         self, job: Job, slot: int, *, after: int, lease_left_ms: int | None = None, started: bool = False
@@ -101,11 +112,17 @@ class Watches:
         if not (self._executor.executes(job.name, slot) or self._owner.ends(job.name, slot)):
             self.watch(job, slot, after=after, lease_left_ms=lease_left_ms, started=started)
 
+    def expect(self, job: Job, slot: int, now_ms: int) -> None:
+        """Watch a run that nobody is known to have started, if at the store's ``now_ms`` somebody still could."""
+        if _may_start(job, slot, now_ms):
+            self.back_up(job, slot, after=0)
+
     def hint(self, name: str) -> None:
-        """Look at the job's runs now."""
+        """Check the job's runs now."""
         for watch in self._watches.get(name, {}).values():
-            watch.looks_now = True
-            watch.wake.set()
+            watch.hinted = True
+            if not watch.busy:
+                self._arm(watch, self._now_ms())
 
     def replace(self, job: Job) -> None:
         """A replaced job serves from the next attempt."""
@@ -127,76 +144,167 @@ class Watches:
         """The slots of the job that this instance is a backup for."""
         return sorted(self._watches.get(name, ()))
 
+    def _all(self) -> Iterator[_Watch]:
+        for of_job in self._watches.values():
+            yield from of_job.values()
+
+    def _begin(self, watch: _Watch, lease_left_ms: int | None) -> None:
+        of_job = self._watches.setdefault(watch.job.name, {})
+        of_job[watch.slot] = watch
+        watch.over_ms = _over_ms(watch.since_ms, lease_left_ms)
+        self._plan(watch)
+        if len(of_job) > MOST_WATCHES[watch.job.overlap]:
+            self._end(min(of_job.values(), key=_worth))
+
     def _end(self, watch: _Watch) -> None:
         watch.ended = True
-        watch.wake.set()
+        if watch.timer is not None:
+            watch.timer.cancel()
+        if watch.claim is not None and not watch.sending:
+            self._owner.unwanted(watch.claim)
         of_job = self._watches.get(watch.job.name, {})
         if of_job.get(watch.slot) is watch:
             del of_job[watch.slot]
             if not of_job:
                 del self._watches[watch.job.name]
 
-    async def _run(self, watch: _Watch) -> None:
-        claim: Claim | None = None
-        while await self._turn(watch):
-            claim = claim or self._owner.takeover(watch.job, watch.slot, watch.after)
-            try:
-                answer = await self._calls.claim(claim)
-            except Exception as error:  # noqa: BLE001 - a failed check never ends the watch
-                if not watch.ended:
-                    self._failed(watch, claim, error)
-                continue  # with the same token
-            self._answered(watch, claim, answer)
-            claim = None
-        if claim is not None:
-            self._owner.unwanted(claim)
+    # When a watch is checked
 
-    def _failed(self, watch: _Watch, claim: Claim, error: Exception) -> None:
-        self._instance.error("claim", error, claim.job, claim.slot)
-        if watch.over_ms is not None and watch.over_ms <= self._instance.clock.monotonic_ms():
-            watch.over_ms = None  # this was the check for it
+    def _now_ms(self) -> float:
+        return self._instance.clock.monotonic_ms()
 
-    async def _turn(self, watch: _Watch) -> bool:
-        """Wait until the run is to be checked; False if it is not any more."""
-        await self._sleep(watch, self._delay_ms(watch))
-        while not watch.ended and (call := self._executor.in_the_way(watch.job, watch.slot)):
-            watch.wake.clear()
-            call.when_gone(lambda _: watch.wake.set())
-            await watch.wake.wait()
-        while not watch.ended and self._owner.ends(watch.job.name, watch.slot):
-            await self._sleep(watch, watch.job.heartbeat_ms)  # to take it over would repeat what is complete
-        return not watch.ended
-
-    def _delay_ms(self, watch: _Watch) -> float:
-        job = watch.job
-        poll_ms = job.heartbeat_ms * (1 + self._instance.rng.random())
-        if watch.over_ms is None:
-            return poll_ms
-        left = watch.over_ms - self._instance.clock.monotonic_ms()
-        if left <= 0:  # over: the answer named the attempt to ask for, at once
-            return 0
-        return min(poll_ms, left + self._instance.rng.random() * max(job.lease_ms / _SPREAD_PART, _LEAST_SPREAD_MS))
-
-    async def _sleep(self, watch: _Watch, delay_ms: float) -> None:
-        if watch.looks_now or watch.ended:
-            watch.looks_now = False
+    def _plan(self, watch: _Watch, part: float | None = None) -> None:
+        """Check it in one to two heartbeats, or just after its lease; what is looked at together shares ``part``."""
+        watch.busy = False
+        if watch.ended:
             return
-        watch.wake.clear()
-        watch.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, watch.wake.set)
-        await watch.wake.wait()
-        watch.timer.cancel()
-        watch.timer = None
-        watch.looks_now = False
+        now, beat_ms = self._now_ms(), watch.job.heartbeat_ms
+        watch.rests_until_ms = now + beat_ms * _RESTS
+        due_ms = now + beat_ms * (1 + (self._instance.rng.random() if part is None else part))
+        self._arm(watch, now if watch.hinted else min(due_ms, self._after_lease_ms(watch, now)))
+
+    def _after_lease_ms(self, watch: _Watch, now: float) -> float:
+        if watch.over_ms is None:
+            return float("inf")
+        if watch.over_ms <= now:  # over: the answer named the attempt to ask for, at once
+            return now
+        spread_ms = max(watch.job.lease_ms / _SPREAD_PART, _LEAST_SPREAD_MS)
+        return watch.over_ms + self._instance.rng.random() * spread_ms
 
     def _told(self, watch: _Watch, lease_left_ms: int) -> None:
-        """Something else told when the lease is over: look then, if that is sooner."""
-        watch.over_ms = self._instance.clock.monotonic_ms() + lease_left_ms
-        if watch.timer is None:
-            return
-        loop, delay_s = asyncio.get_running_loop(), self._delay_ms(watch) / 1000
-        if loop.time() + delay_s < watch.timer.when():
+        """Something else told when the lease is over: check it then, if that is sooner."""
+        now = self._now_ms()
+        watch.over_ms = now + lease_left_ms
+        due_ms = self._after_lease_ms(watch, now)
+        if due_ms < watch.due_ms and not watch.busy:
+            self._arm(watch, due_ms)
+
+    def _arm(self, watch: _Watch, due_ms: float) -> None:
+        watch.due_ms = due_ms
+        if watch.timer is not None:
             watch.timer.cancel()
-            watch.timer = loop.call_later(delay_s, watch.wake.set)
+        delay_s = max(due_ms - self._now_ms(), 0) / 1000
+        watch.timer = asyncio.get_running_loop().call_later(delay_s, self._due, watch)
+
+    def _due(self, watch: _Watch) -> None:
+        watch.timer = None
+        if self._in_trouble or self._has_to_wait(watch):
+            return
+        if self._wants_claim(watch):
+            watch.busy = True
+            self._instance.spawn(self._claim_in_turn(watch))
+            return
+        watch.rests_until_ms = 0
+        if not self._looks_soon:
+            self._looks_soon = True
+            self._instance.spawn(self._look())
+
+    def _wants_claim(self, watch: _Watch) -> bool:
+        """Whether it is to be claimed; what is live is only looked at."""
+        over = watch.over_ms is not None and watch.over_ms <= self._now_ms()
+        return over or watch.hinted or watch.claim is not None
+
+    def _has_to_wait(self, watch: _Watch) -> bool:
+        """Whether it may not be checked now; it is planned anew when it may."""
+        if watch.busy or watch.ended:
+            return True
+        if call := self._executor.in_the_way(watch.job, watch.slot):
+            watch.busy = True
+            call.when_gone(lambda _: self._may_go_on(watch))
+            return True
+        if self._owner.ends(watch.job.name, watch.slot):  # to take it over would repeat what is complete
+            self._arm(watch, self._now_ms() + watch.job.heartbeat_ms)
+            return True
+        return False
+
+    def _may_go_on(self, watch: _Watch) -> None:
+        watch.busy = False
+        if not watch.ended:
+            self._arm(watch, self._now_ms())
+
+    # Checks: true if the store answered
+
+    async def _look(self) -> bool:
+        """Ask what became of all that is live, as far as it was known, in one call."""
+        self._looks_soon = False
+        watches = [(watch, watch.started) for watch in self._all() if self._takes_part(watch)]
+        for watch, _ in watches:
+            watch.busy = True
+        if not watches:
+            return False
+        try:
+            answer = await self._calls.active(sorted({watch.job.name for watch, _ in watches}))
+        except Exception as error:  # noqa: BLE001 - a failed look ends no watch
+            self._instance.error("active", error)
+            self._fail([watch for watch, _ in watches])
+            return False
+        runs = {(run.job, run.slot): run for run in answer.runs}
+        part = self._instance.rng.random()
+        for watch, started in watches:
+            self._seen(watch, runs.get((watch.job.name, watch.slot)), started, answer.now_ms, part)
+        return True
+
+    def _takes_part(self, watch: _Watch) -> bool:
+        rests = self._now_ms() < watch.rests_until_ms
+        return not (rests or self._wants_claim(watch) or self._has_to_wait(watch))
+
+    def _seen(self, watch: _Watch, run: ActiveRun | None, started: bool, now_ms: int, part: float) -> None:
+        """``started``: whether it was known to be when the look was sent; not unfinished, it has ended then."""
+        if run is not None:
+            watch.after, watch.started = run.attempt, True
+            watch.over_ms = self._now_ms() + (run.lease_left_ms if run.live else 0)
+        elif started or not self._may_still_start(watch, now_ms):
+            self._end(watch)
+        self._plan(watch, part)
+
+    async def _claim_in_turn(self, watch: _Watch) -> None:
+        async with self._turns:
+            watch.busy = False
+            if not (self._in_trouble or self._has_to_wait(watch)):
+                await self._claim(watch)
+
+    async def _claim(self, watch: _Watch) -> bool:
+        watch.busy, watch.sending, watch.hinted = True, True, False
+        claim = watch.claim = watch.claim or self._owner.takeover(watch.job, watch.slot, watch.after)
+        try:
+            answer = await self._calls.claim(claim)
+        except Exception as error:  # noqa: BLE001 - a failed check never ends the watch
+            watch.sending = False
+            self._claim_failed(watch, claim, error)
+            return False
+        watch.sending, watch.claim = False, None
+        self._answered(watch, claim, answer)
+        self._plan(watch)
+        return True
+
+    def _claim_failed(self, watch: _Watch, claim: Claim, error: Exception) -> None:
+        if watch.ended:
+            self._owner.unwanted(claim)
+            return
+        self._instance.error("claim", error, claim.job, claim.slot)
+        if watch.over_ms is not None and watch.over_ms <= self._now_ms():
+            watch.over_ms = None  # this was the check for it
+        self._fail([watch])
 
     def _answered(self, watch: _Watch, claim: Claim, answer: Answer) -> None:
         result = answer.result
@@ -204,7 +312,7 @@ class Watches:
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
         over = (result.lease_left_ms or 0) <= 0
         left_ms = None if over and told == claim.after else result.lease_left_ms
-        watch.over_ms = _over_ms(self._instance.clock.monotonic_ms(), left_ms)
+        watch.over_ms = _over_ms(self._now_ms(), left_ms)
         watch.after = told  # also a smaller one, of a store that lost its latest writes
         watch.started = told > 0
         if result.outcome == "won":
@@ -222,15 +330,60 @@ class Watches:
 
     def _may_still_start(self, watch: _Watch, now_ms: int) -> bool:
         """Whether someone could still start a run that nobody has started."""
-        job = watch.job
-        if job.max_late_ms is None:
-            return self._instance.clock.monotonic_ms() - watch.since_ms < job.lease_ms
-        return now_ms - watch.slot <= max(job.max_late_ms, job.catch_up_ms or 0)
+        if watch.job.max_late_ms is None:
+            return self._now_ms() - watch.since_ms < watch.job.lease_ms
+        return _may_start(watch.job, watch.slot, now_ms)
+
+    # While checks fail
+
+    def _fail(self, watches: list[_Watch]) -> None:
+        for watch in watches:
+            self._plan(watch)
+            watch.rests_until_ms = 0
+        if not self._in_trouble:
+            self._in_trouble = True
+            self._instance.spawn(self._probe())
+
+    async def _probe(self) -> None:
+        """Send one check at a time for all, at growing distances, until one is answered."""
+        delays = Delays(self._instance.rng)
+        while self._watches:
+            pause_ms = min(delays.next_ms(), self._patience_ms())
+            if await self._instance.pause(pause_ms) or await self._check_one():
+                break
+        self._in_trouble = False
+        for watch in self._all():
+            if watch.timer is None and not watch.busy:
+                self._arm(watch, watch.due_ms)
+
+    def _patience_ms(self) -> float:
+        """The next check is due a heartbeat later at the latest, and when a lease runs out that was live before."""
+        now, spread_ms = self._now_ms(), self._instance.rng.random() * _LEAST_SPREAD_MS
+        beat_ms = min(watch.job.heartbeat_ms for watch in self._all())
+        ends = (watch.over_ms for watch in self._all() if watch.over_ms is not None and watch.over_ms > now)
+        next_end_ms = min(ends, default=float("inf")) - now + spread_ms
+        return min(beat_ms, max(next_end_ms, _LEAST_SPREAD_MS))
+
+    async def _check_one(self) -> bool:
+        """Check what has waited longest, a claim if there is one to send: a store may read and not write."""
+        waiting = [watch for watch in self._all() if not self._has_to_wait(watch)]
+        wanted = [watch for watch in waiting if self._wants_claim(watch)]
+        if wanted:
+            return await self._claim(min(wanted, key=_due_ms))
+        return await self._look()
+
+
+def _may_start(job: Job, slot: int, now_ms: int) -> bool:
+    return job.max_late_ms is None or now_ms - slot <= max(job.max_late_ms, job.catch_up_ms or 0)
 
 
 def _worth(watch: _Watch) -> tuple[bool, int]:
     """By which the least one is given up when there are too many."""
     return watch.started, watch.slot
+
+
+def _due_ms(watch: _Watch) -> float:
+    return watch.due_ms
 
 
 def _over_ms(now: float, lease_left_ms: int | None) -> float | None:
