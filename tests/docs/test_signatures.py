@@ -101,6 +101,27 @@ def test_the_calls_of_the_protocol_s_last_section_are_those_of_the_scheduler():
             assert {name.name for name in node.names} <= set(tenure.__all__)
 
 
+# docs/backends.md, whose other examples are run beside the backends
+
+
+def test_a_scheduler_takes_a_url_or_a_backend():
+    names = {}
+    exec(blocks("docs/backends.md")[0], names)
+    assert isinstance(names["scheduler"], scheduler.Scheduler)
+
+
+# docs/schedules.md, whose other examples are doctests
+
+
+def test_a_schedule_of_one_s_own_is_one():
+    (block,) = blocks("docs/schedules.md")
+    own = scheduler.Scheduler("memory://")
+    names = {"scheduler": own, "open_the_sluice": lambda: None}
+    exec(block, names)
+    assert isinstance(names["Tides"](), tenure.Schedule)
+    assert [job.name for job in own.jobs] == ["sluice"]
+
+
 # The conformance suite's pages
 
 

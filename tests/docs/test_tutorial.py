@@ -34,14 +34,13 @@ def program(name):
     return code
 
 
-def killed_amid_a_run(one, two):
-    """Kill whichever says bob first; it, the survivor, and the slot."""
+def ended_amid_a_run(one, two, signum=signal.SIGKILL):
+    """End whichever says bob first; it, the survivor, and the slot."""
     end = time.monotonic() + LONGEST_WAIT_S
     while time.monotonic() < end:
         for victim, survivor in ((one, two), (two, one)):
             if found := victim.find(r"slot (\S+)  attempt 1  bob"):
-                victim.popen.kill()
-                victim.ended()
+                victim.end(signum)
                 return victim, survivor, found[-1][1]
         time.sleep(0.01)
     raise AssertionError("nobody billed Bob")
@@ -65,7 +64,7 @@ def test_the_first_program_is_done_again_by_the_survivor_and_both_attempts_are_r
     with store("binary") as url:
         monkeypatch.setenv("JOBS", url)
         with running(*COMMAND, cwd=tmp_path) as one, running(*COMMAND, cwd=tmp_path) as two:
-            _, survivor, slot = killed_amid_a_run(one, two)
+            _, survivor, slot = ended_amid_a_run(one, two)
             survivor.wait_for(rf"slot {slot}  attempt 2  dan")
             assert billed(survivor, slot) == [("2", name) for name in ("ada", "bob", "cyd", "dan")]
             end = time.monotonic() + LONGEST_WAIT_S
@@ -74,10 +73,11 @@ def test_the_first_program_is_done_again_by_the_survivor_and_both_attempts_are_r
             assert survivor.end(signal.SIGINT) == 0
 
 
-def test_the_second_program_goes_on_where_the_killed_one_was(tmp_path):
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGINT])
+def test_the_second_program_goes_on_where_the_ended_one_was(signum, tmp_path):
     (tmp_path / "shop.py").write_text(program("shop_twice_safe.py"))
     with running(*COMMAND, cwd=tmp_path) as one, running(*COMMAND, cwd=tmp_path) as two:
-        victim, survivor, slot = killed_amid_a_run(one, two)
+        victim, survivor, slot = ended_amid_a_run(one, two, signum)
         survivor.wait_for(rf"slot {slot}  attempt 2  dan")
         both = Counter(name for _, name in billed(victim, slot) + billed(survivor, slot))
         assert both == dict.fromkeys(("ada", "bob", "cyd", "dan"), 1)
