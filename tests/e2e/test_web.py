@@ -271,7 +271,7 @@ def test_the_story_of_a_takeover_has_its_attempts_on_one_axis_and_in_words(tab, 
     assert (names[0], names[-1]) == ("span crashed", "span success")
     places = tab.ask("[...document.querySelectorAll('.span')].map(e => e.getBoundingClientRect().toJSON())")
     assert places[0]["left"] < places[-1]["left"]
-    told = r"one started attempt 1.*attempt 1 lost its lease.*two took over with attempt 2.*succeeded"
+    told = r"claimed by one: attempt 1.*its lease was over.*taken over by two: attempt 2.*success"
     assert re.search(told, tab.ask(text(".lines")), re.DOTALL)
     assert tab.ask(text(".badge")) == "success"
 
@@ -302,7 +302,7 @@ def test_a_click_on_a_holder_tells_the_story_of_what_it_holds(tab, page):
     look(tab, page)
     until(tab, "document.querySelector('.run[data-job=\"is held\"]') != null")
     click(tab, "document.querySelector('.run[data-job=\"is held\"]')")
-    until(tab, f"{text('#story .lines')}.includes('is running now')")
+    until(tab, f"{text('#story .lines')}.includes('runs still')")
 
 
 def test_the_last_hour_names_failures_and_takeovers(tab, page):
@@ -492,7 +492,7 @@ def fails(household, *arguments):
 def test_what_cannot_be_shown_is_one_line_that_names_the_remedy(household, tmp_path):
     assert "no installed backend serves it" in fails(household, "nosuch://x")
     assert "there is no store" in fails(household, f"sqlite:///{tmp_path}/typo.db")
-    assert "app:scheduler" in fails(household, "memory://")
+    assert "only its own can read it" in fails(household, "memory://")
     assert "keeps no history" in fails(household, f"dir://{tmp_path}")
     assert "app:scheduler" in fails(household, household.url, "--allow-trigger")
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.load import load_scheduler
-from tenure.errors import BackendMisconfigured, BackendUnavailable
-from tenure.protocol import LeaseBackend
-from tenure.registry import connect_existing, hide_secrets
+from tenure.cli.store import entered
+from tenure.errors import BackendUnavailable
 from tenure.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -65,15 +64,9 @@ def _source(target: str, namespace: str, allow_trigger: bool) -> str | Scheduler
 
 async def _look(url: str, namespace: str) -> None:
     """Refuse at once what will not work later either; a store that is away may come."""
-    backend = connect_existing(url, namespace=namespace)
-    if not isinstance(backend, LeaseBackend):
-        raise BackendMisconfigured(f"{hide_secrets(url)} keeps no history and no leases that could be read")
     try:
-        async with backend:
-            if not backend.capabilities.shared:
-                raise BackendMisconfigured(
-                    f"{hide_secrets(url)} is not shared between processes; name the application, as in app:scheduler"
-                )
+        async with entered(url, namespace):
+            pass
     except BackendUnavailable as error:
         click.echo(f"tenure: {error}; the page tells when it is there", err=True)
 

@@ -117,12 +117,12 @@ class _Page:
 
     async def slots(self, request: Request) -> Response:
         """All slots of a job that are kept."""
-        return JSONResponse(slot_documents(await self.reader.rows(_job(request))))
+        return JSONResponse(slot_documents((await self.reader.known(_job(request))).rows))
 
     async def story(self, request: Request) -> Response:
         """What became of one slot."""
         job, slot = _job(request), _slot(request)
-        return JSONResponse(story_document(job, slot, await self.reader.rows(job)))
+        return JSONResponse(story_document(await self.reader.known(job), slot))
 
     async def trigger(self, request: Request) -> Response:
         """Run a job now, here."""

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from tenure.clock import Clock, SystemClock
 from tenure.errors import BackendMisconfigured, BackendUnavailable, TenureError
 from tenure.events import logger
-from tenure.history import Row, read_rows
+from tenure.history import read_rows
 from tenure.protocol import Backend, LeaseBackend, has_leases
+from tenure.story import Known
 from tenure.web.board import Board
 from tenure.web.rounds import Rounds
 
@@ -60,12 +61,13 @@ class Reader:
         """Look at the job in the next rounds: something will have happened to it."""
         self._rounds.expect(job)
 
-    async def rows(self, job: str) -> list[Row]:
-        """All that is kept of a job, the newest first. Raises BackendError."""
+    async def known(self, job: str) -> Known:
+        """All that is kept of a job. Raises BackendError."""
         async with self.watched():
             backend = await self._store()
             active = await backend.active([job])
-            return read_rows(await backend.results(job, limit=_RECORDS), active.runs, _RECORDS)
+            rows = read_rows(await backend.results(job, limit=_RECORDS), active.runs, _RECORDS)
+            return Known(job=job, now_ms=active.now_ms, rows=rows, active=active.runs, card=self._rounds.card(job))
 
     def _rest(self) -> None:
         if self._task and not self._watchers:

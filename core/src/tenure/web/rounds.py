@@ -8,9 +8,10 @@ from heapq import nsmallest
 from tenure.clock import Clock
 from tenure.history import read_rows
 from tenure.model import ActiveRun, JobCard
+from tenure.outlook import next_slot
 from tenure.protocol import JobCards, LeaseBackend
 from tenure.web.board import Board
-from tenure.web.data import Health, health_of, held_document, job_document, known_cards, next_slot
+from tenure.web.data import Health, health_of, held_document, job_document, known_cards
 
 _CARDS_MS = 10_000
 _SWEEP_ROUNDS = 30
@@ -58,6 +59,10 @@ class Rounds:
         """Begin anew: what is known is too old."""
         self._cards, self._cards_ms, self._looks = {}, float("-inf"), {}
         self._board.clear()
+
+    def card(self, job: str) -> JobCard | None:
+        """The job's card, as far as it was read."""
+        return self._cards.get(job)
 
     async def round(self, backend: LeaseBackend) -> None:
         """Read once; raises BackendError, and what was read before that stays."""

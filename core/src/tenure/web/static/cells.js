@@ -6,6 +6,10 @@ import { moment, now, took } from "./time.js";
 const LOST = new Set(["crashed", "interrupted", "lease over"]);
 const UNSTARTED = new Set(["late", "overlap", "superseded", "exhausted"]);
 
+export function attempts(slot) {
+  return Math.max(...slot[1].map(([attempt]) => attempt));
+}
+
 export function last(slot) {
   return slot[1].at(-1);
 }
@@ -32,8 +36,8 @@ export function longest(slots) {
 }
 
 export function label(slot) {
-  const [attempt, status, started, ended] = last(slot);
-  const times = attempt > 1 ? `, attempt ${attempt}` : "";
+  const [, status, started, ended] = last(slot);
+  const times = attempts(slot) > 1 ? `, attempt ${attempts(slot)}` : "";
   const length = started !== null && ended !== null ? `, ${took(ended - started)}` : "";
   return `${moment(slot[0])}  ${status}${times}${length}`;
 }

@@ -1,6 +1,6 @@
 // What went wrong lately, or nearly: failures, takeovers, slots that were not run; the newest first.
 
-import { isUnstarted, last, status } from "./cells.js";
+import { attempts, isUnstarted, status } from "./cells.js";
 import { find, make, say } from "./dom.js";
 import { job, jobs } from "./live.js";
 import { clock, now } from "./time.js";
@@ -12,7 +12,7 @@ let shown = "";
 
 function kind(slot) {
   const ended = status(slot);
-  if (ended === "success" || ended === "running") return last(slot)[0] > 1 ? "taken over" : undefined;
+  if (ended === "success" || ended === "running") return attempts(slot) > 1 ? "taken over" : undefined;
   return ended === "crashed" ? "lost" : ended;
 }
 
@@ -47,7 +47,7 @@ export function count() {
     for (const slot of job(name)?.slots ?? []) {
       if (slot[0] < since) break;
       if (status(slot) === "failed" || status(slot) === "exhausted") total.failed += 1;
-      if (last(slot)[0] > 1) total.taken += 1;
+      if (attempts(slot) > 1) total.taken += 1;
     }
   }
   return total;

@@ -55,12 +55,11 @@ function draw(name, story, slots) {
 }
 
 function slotParts(story) {
-  const final = story.attempts.at(-1);
   const when = make("p", { class: "when" }, make("b", {}, clock(story.slot)), ` ${day(story.slot)}, ${zone()}`);
-  if (!final) return [when, make("p", {}, "Nothing of this slot is kept any more.")];
-  when.append(make("span", { class: `badge ${final.status.replace(" ", "-")}` }, final.status));
+  when.append(make("span", { class: `badge ${story.status.replace(" ", "-")}` }, story.status));
   const started = story.attempts.filter((attempt) => attempt.started_at !== null);
-  return [when, started.length ? chart(story.slot, started) : null, lines(story), ...errors(story)];
+  const advice = story.advice ? [make("p", { class: "advice" }, story.advice)] : [];
+  return [when, ...(started.length ? [chart(story.slot, started)] : []), lines(story), ...errors(story), ...advice];
 }
 
 // Attempts below each other on one axis of time, from the slot on.
@@ -96,29 +95,24 @@ function axis(from, to) {
 }
 
 function lines(story) {
-  return make(
-    "ol",
-    { class: "lines" },
-    ...story.lines.map((line) =>
-      make(
-        "li",
-        { class: line.tone },
-        make("time", {}, line.at_ms === null ? "" : offset(line.at_ms - story.slot)),
-        make("span", {}, line.text),
-      ),
-    ),
-  );
+  const line = ({ kind, text, at_ms: at }) =>
+    make(
+      "li",
+      { class: kind === "end" ? `end ${story.status}` : kind },
+      make("time", {}, at === null ? "" : kind === "running" ? "now" : offset(at - story.slot)),
+      make("span", {}, text),
+    );
+  return make("ol", { class: "lines" }, ...story.lines.map(line));
 }
 
 function offset(ms) {
-  if (ms === 0) return "due";
   return `${ms < 0 ? "−" : "+"}${took(Math.abs(ms))}`;
 }
 
 function errors(story) {
-  return story.attempts
-    .filter((attempt) => attempt.error)
-    .map((attempt) => make("pre", { tabindex: "0", "aria-label": `Error of attempt ${attempt.attempt}` }, attempt.error));
+  return story.lines
+    .filter((line) => line.error)
+    .map((line) => make("pre", { tabindex: "0", "aria-label": "The error" }, line.error));
 }
 
 function jobParts(name) {
