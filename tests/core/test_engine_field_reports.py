@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+from itertools import pairwise
 
 import pytest
 from tenure.events import Events
+from tenure.job import make_job
+from tenure.memory import MemoryBackend
 from tenure.schedule import cron, every
+from tenure.testing import World
 
 ONCE = cron("10 0 12 * * *")
 
@@ -173,3 +177,145 @@ def test_a_handler_may_wait_for_its_signal_with_a_timeout_for_a_day(world, jobs)
     world.advance("1d")
     assert len(sizes) > 2_800
     assert max(sizes) <= 1
+
+
+# Schedulers that were run, in the versions of their day, with their processes frozen and killed
+
+
+def test_an_instance_frozen_since_the_slot_before_last_does_not_run_it_again(world, work, jobs):
+    """procrastinate 3.10: the mark of a slot was deleted at the next one, and who woke up then ran it a second time."""
+    work.takes_s = 0
+    a, b = (world.start(jobs(work, max_late="1h"), name) for name in "ab")
+    world.advance("9900ms")
+    b.freeze()
+    world.advance("20s")
+    assert work.slots == [10, 20]
+    b.thaw()
+    world.advance("5s")
+    assert sorted(work.slots) == [10, 20, 30]
+    assert {event.reason for event in of_kind(b, "skip")} == {"taken"}
+    assert a.count("error") == b.count("error") == 0
+
+
+def test_a_slot_claimed_by_a_message_that_was_on_its_way_for_two_slots_is_not_run_again(world, work, jobs):
+    """The same with a store that is slow to one instance alone: its claims arrive when all is over."""
+    work.takes_s = 0
+    world.start(jobs(work, max_late="1h"), "a")
+    late = world.start(jobs(work, max_late="1h"), "late")
+    world.advance("9s")
+    late.slow_down("2400ms")  # each way, just under the deadline of a call
+    world.advance("56s")
+    assert sorted(work.slots) == [10, 20, 30, 40, 50, 60]
+
+
+@pytest.mark.parametrize("frozen_s", [31, 45, 120])
+def test_who_wakes_up_after_a_takeover_holds_nothing_and_no_third_one_starts(world, work, jobs, frozen_s):
+    """pgqueuer 1.6, docket 0.27: heartbeat and finish of the one who woke up were accepted, its message was taken back,
+    and a third one began beside the second."""
+    work.takes_s = 300
+    instances = [world.start(jobs(work, schedule=ONCE, lease="30s"), name) for name in "abc"]
+    world.run_until(lambda: work.executions)
+    holder = next(one for one in instances if one.count("start"))
+    world.advance("5s")
+    holder.freeze()
+    world.advance(f"{frozen_s}s")
+    holder.thaw()
+    world.advance("400s")
+    first, second = work.executions
+    assert (first.attempt, second.attempt) == (1, 2)
+    assert second.instance != first.instance
+    assert first.how != "returned"
+    assert first.reason == "lost"
+    assert second.how == "returned"
+    assert world.results("sync")[0].attempt == 2
+    assert world.results("sync")[0].status == "success"
+
+
+def test_two_who_both_believed_that_they_lead_share_the_slots_that_follow(world, work, jobs):
+    """chancy 0.26: a leader that was frozen past its lease led on beside the new one, for all cycles that followed."""
+    work.takes_s = 1
+    instances = [world.start(jobs(work), name) for name in "abc"]
+    world.advance("25s")
+    leader = next(one for one in instances if one.name == work.executions[-1].instance)
+    leader.freeze()
+    world.advance("70s")
+    leader.thaw()
+    world.advance("2s")
+    work.executions.clear()
+    world.advance("60s")
+    assert len(work.slots) >= 6
+    assert len(set(work.slots)) == len(work.slots)
+
+
+def test_who_lost_its_run_deletes_nothing_of_the_run_that_replaced_it(world, work, jobs):
+    """APScheduler 4.0a6: the release of the one who had lost its job removed the row of the job that ran by then."""
+    work.takes_s = 300
+    a, b = (world.start(jobs(work, schedule=ONCE, lease="30s"), name) for name in "ab")
+    world.run_until(lambda: work.executions)
+    holder, other = (a, b) if a.count("start") else (b, a)
+    holder.freeze()
+    world.advance("40s")
+    holder.thaw()
+    holder.stop("0s")
+    (run,) = world.active("sync")
+    assert (run.holder, run.attempt, run.live) == (other.name, 2, True)
+    world.advance("300s")
+    assert other.count("success") == 1
+
+
+def test_a_second_process_that_starts_during_a_run_does_not_start_it_too(world, work, jobs):
+    """DBOS 3.4: a second process took the live run of the first for one that had been left, and did its steps again."""
+    work.takes_s = 100
+    world.start(jobs(work, schedule=ONCE, catch_up="1h"), "a")
+    world.run_until(lambda: work.executions)
+    for name in "bcd":
+        world.advance("5s")
+        world.start(jobs(work, schedule=ONCE, catch_up="1h"), name)
+    world.advance("200s")
+    assert [(done.instance, done.attempt, done.how) for done in work.executions] == [("a", 1, "returned")]
+
+
+def test_attempts_that_were_lost_do_not_count_as_running(world, work, jobs):
+    """APScheduler 4.0a6: a counter of running jobs stayed at one, and nobody ran the job any more."""
+    work.takes_s = 300
+    for number in range(5):
+        instance = world.start(jobs(work, lease="3s", max_attempts=1), f"i{number}")
+        world.run_until(lambda count=number: len(work.executions) > count, within="1m")
+        instance.crash()
+    assert len(work.executions) == 5
+    assert len({done.slot_s for done in work.executions}) == 5
+
+
+# Load
+
+
+def test_thousands_of_runs_in_flight_are_each_renewed_in_time():
+    """HB03: tens of thousands of leases were renewed in one command, which stalled the store."""
+    beats, at_once = {}, []
+
+    class Counting(MemoryBackend):
+        underway = 0
+
+        async def heartbeat(self, job, slot, token):
+            Counting.underway += 1
+            at_once.append(Counting.underway)
+            beats.setdefault(job, []).append(world.elapsed_s)
+            await asyncio.sleep(0.005)
+            Counting.underway -= 1
+            return await super().heartbeat(job, slot, token)
+
+    async def handler():
+        await asyncio.sleep(20)
+
+    with World("2026-12-01T12:00:00Z") as world:
+        count = 2_000
+        every_job = [
+            make_job(f"j{n}", cron("1 12 * * *"), handler, {"jitter": "2s", "lease": "6s"}) for n in range(count)
+        ]
+        a = world.start(every_job, backend=Counting(world.store))
+        world.advance("90s")
+        assert a.count("success") == count
+        gaps = [later - one for times in beats.values() for one, later in pairwise(times)]
+        assert len(beats) == count
+        assert max(gaps) < 3
+        assert max(at_once) < count / 4
