@@ -30,6 +30,8 @@ MODULES = {
     "tenure.testing": "Several instances in virtual time; [Test your own jobs](../testing.md) tells how.",
     "tenure.cas": "A lease backend of any store that can compare and replace; [Backends](../backends.md) shows one.",
     "tenure.health": "Probes and health pages; [Observe](../observe.md) tells how.",
+    "tenure.otel": "Traces and metrics by OpenTelemetry; [Observe](../observe.md) tells how.",
+    "tenure.logs": "Which run a log record belongs to; [Observe](../observe.md) tells how.",
     "tenure_sqlite": "[SQLite](../sqlite.md).",
     "tenure_redis": "[Redis and Valkey](../redis.md).",
     "tenure_postgres": "[PostgreSQL](../postgres.md).",
