@@ -14,7 +14,7 @@ from tenure import connect
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import CARD_KEPT_MS, MAX_SLOT, Claim, JobCard, LostAttempt, RunResult
-from tenure_etcd import EtcdBackend, Settings, Tls, backend, cluster, dates, runs
+from tenure_etcd import EtcdBackend, Settings, Tls, backend, cluster, dates, leases, runs
 from tenure_etcd.keys import Layout, quoted
 
 from .servers_etcd import HOST, etcd, programs
@@ -363,14 +363,91 @@ def test_a_claim_without_an_answer_keeps_its_lease(server, namespace, monkeypatc
     run(server, namespace, scenario)
 
 
-def test_leases_that_nobody_needs_are_given_back(server, namespace):
+def test_leases_that_nobody_needs_are_given_back_but_one_for_the_next_run(server, namespace, monkeypatch):
+    monkeypatch.setattr(leases, "SPARES", 1)
+
     async def scenario(a, b):
         known = server.leases()
-        assert (await a.claim(claim())).outcome == "won"
-        for number in range(5):
-            assert (await b.claim(claim(token=f"loser {number}"))).outcome == "running"
+        for slot in range(SLOT, SLOT + 3):
+            for job in ("job", "other"):
+                assert (await a.claim(claim(slot, job=job))).outcome == "won"
+                for number in range(2):
+                    assert (await b.claim(claim(slot, f"loser {number}", job=job))).outcome == "running"
+            for job in ("job", "other"):
+                assert await a.finish(job, slot, "one", "success")
+        await until(lambda: asyncio.to_thread(lambda: len(server.leases() - known) == 1), "leases are left over")
+
+    run(server, namespace, scenario)
+
+
+def test_a_lease_that_another_run_had_is_renewed_by_the_win(server, namespace):
+    """It is the win that the lease begins with, whatever was left of it."""
+
+    async def scenario(a, b):
+        assert (await a.claim(claim(lease_ms=3_000))).outcome == "won"
+        lease = a._session.runs._views["job"].places[SLOT].lease
+        await asyncio.sleep(1)  # of the former run's lease
         assert await a.finish("job", SLOT, "one", "success")
-        await until(lambda: asyncio.to_thread(lambda: server.leases() <= known), "leases are left over")
+        told = await a.claim(claim(SLOT + 1, "two", lease_ms=3_000))
+        assert a._session.runs._views["job"].places[SLOT + 1].lease == lease
+        begun = time.monotonic()
+        while (await b.claim(takeover("three", told.attempt, SLOT + 1))).outcome == "running":
+            await asyncio.sleep(0.05)
+        assert time.monotonic() - begun >= 2.9
+
+    run(server, namespace, scenario)
+
+
+@pytest.mark.parametrize("ended", ["before it is renewed", "after the run hung on it"])
+def test_a_lease_that_another_run_had_and_that_has_ended_is_had_again(server, namespace, monkeypatch, ended):
+    keep_alive, replace = cluster.Cluster.keep_alive, runs.Runs._replace
+
+    async def scenario(a, b):
+        assert (await a.claim(claim())).outcome == "won"
+        lease = a._session.runs._views["job"].places[SLOT].lease
+        assert await a.finish("job", SLOT, "one", "success")
+        stored, revoked = asyncio.Event(), []
+
+        async def revoke():
+            if not revoked:
+                revoked.append(lease)
+                await asyncio.to_thread(server.ask, "/v3/lease/revoke", {"ID": str(lease)})
+
+        async def kept(one, asked):
+            if ended.startswith("after"):
+                await stored.wait()
+                await revoke()
+            return await keep_alive(one, asked)
+
+        async def replaced(one, *arguments, **changes):
+            if ended.startswith("before"):
+                await revoke()
+            answer = await replace(one, *arguments, **changes)
+            stored.set()
+            return answer
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster.Cluster, "keep_alive", kept)
+            patch.setattr(runs.Runs, "_replace", replaced)
+            told = await a.claim(claim(SLOT + 1, "two"))
+        assert (told.outcome, told.attempt, revoked) == ("won", 1, [lease])
+        (shown,) = (await b.active(["job"])).runs
+        assert (shown.live, shown.fence) == (True, told.fence)
+        assert await a.heartbeat("job", SLOT + 1, "two")
+
+    run(server, namespace, scenario)
+
+
+def test_who_had_a_lease_before_is_not_taken_for_who_has_it_now(server, namespace):
+    """Another object has ended its run and put the next one on the same lease, in the same place."""
+
+    async def scenario(a, b):
+        assert (await a.claim(claim())).outcome == "won"
+        assert await b.finish("job", SLOT, "one", "success")
+        assert (await b.claim(claim(SLOT + 1, "two"))).outcome == "won"
+        known = a._session.runs._views["job"].places[SLOT]
+        assert b._session.runs._views["job"].places[SLOT + 1] == known
+        assert not await a.heartbeat("job", SLOT, "one")
 
     run(server, namespace, scenario)
 

@@ -18,7 +18,7 @@ SPARES = 64
 
 
 class Spares:
-    """Leases on which no run hangs any more. The next win renews one while it is stored, so it need not wait for one."""
+    """Leases on which no run hangs any more. A win is stored while one of them is renewed, and waits for no new one."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -86,18 +86,19 @@ class Lease:
 
         A spare one is renewed at the same time: whichever comes first, the run has its full length from now on.
         """
+        left_s, answer = 1, None
         try:
-            if not self.is_spare:
-                return await stored
-            left_s, answer = await asyncio.gather(self._cluster.keep_alive(self._id or 0), stored)
+            if self.is_spare:
+                left_s, answer = await asyncio.gather(self._cluster.keep_alive(self._id or 0), stored)
+            else:
+                answer = await stored
         except grpc.aio.AioRpcError as exc:
             if not errors.lease_is_gone(exc):
                 raise
             left_s = 0  # it took longer than the lease to come here
-        if left_s:
-            return answer
-        self._forget()
-        return None
+        if left_s == 0:
+            self._forget()
+        return answer if left_s else None
 
     def _forget(self) -> None:
         """Ask for another one the next time."""
