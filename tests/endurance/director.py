@@ -23,6 +23,10 @@ KEEP_RESULTS = 20
 _TESTS = Path(__file__).parents[1]
 _SAMPLES = 60
 _LEAST_INTERVAL_S = 0.4
+_BETWEEN_RUNS_S = 1.0
+"""Between samples where runs are made without a pause: they may all be made soon."""
+_APART_S = 1.5
+"""Connections are not ended more often: pymongo waits half a second before it looks again."""
 _END_S = 30
 
 BOUNDS = {
@@ -142,7 +146,7 @@ async def _measured(
 ) -> dict[str, list[Sample]]:
     """Samples of everything until the time is over, or the calls are made."""
     options, samples, begin = report.options, {}, time.monotonic()
-    interval = max(options.seconds / _SAMPLES, _LEAST_INTERVAL_S)
+    interval = _BETWEEN_RUNS_S if options.runs else max(options.seconds / _SAMPLES, _LEAST_INTERVAL_S)
     alone = asyncio.Lock()  # or the samples' own connections would be ended, too
     severing = asyncio.create_task(_sever(report, sever, alone)) if sever else None
     while time.monotonic() - begin < options.seconds and any(process.runs for process in processes):
@@ -170,8 +174,9 @@ async def _sample(target: str, store: Store, processes: list[Process]) -> dict[s
 async def _sever(report: Report, sever: Sever, alone: asyncio.Lock) -> None:
     """End all connections, again and again, evenly over the time."""
     options = report.options
+    evenly_s = 0.0 if options.runs else options.seconds / (options.reconnects + 1)
     while report.severed < options.reconnects:
-        await asyncio.sleep(options.seconds / (options.reconnects + 1))
+        await asyncio.sleep(max(evenly_s, _APART_S))
         async with alone:
             await sever()
         report.severed += 1

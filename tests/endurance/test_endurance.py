@@ -50,12 +50,12 @@ def test_too_few_samples_are_no_flat_line():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("target", "reconnects"), [("sqlite", 0), ("redis", 10)])
+@pytest.mark.parametrize(("target", "reconnects"), [("sqlite", 0), ("redis", 5)])
 def test_a_short_run_is_flat(target, reconnects):
     report = endure(Options(target=target, seconds=10, reconnects=reconnects))
     assert not report.grows, report
     assert report.runs >= 50, report
-    assert report.severed >= reconnects - 3, report
+    assert report.severed >= reconnects - 2, report
     assert {line.name for line in report.lines} >= {"instance 1, memory KB", "instance 2, open files"}
 
 
