@@ -7,7 +7,8 @@ import boto3  # type: ignore[import-untyped]  # it has none
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # it has none
 from tenure import Context
 
-REPLACED = {"PreconditionFailed", "ConditionalRequestConflict"}
+REPLACED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"}
+"""It is not the one that was read: replaced, being replaced now, or removed."""
 
 
 class Stale(Exception):
