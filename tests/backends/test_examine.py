@@ -8,6 +8,9 @@ from tenure.errors import BackendMisconfigured
 from tenure_dynamodb import examine as dynamodb
 from tenure_etcd import examine as etcd
 from tenure_mongo import examine as mongo
+from tenure_postgres import examine as postgres
+from tenure_redis import examine as redis
+from tenure_redis.server import server_of
 from tenure_sqlite import SqliteBackend
 from tenure_sqlite import examine as sqlite
 
@@ -157,3 +160,57 @@ def test_a_database_near_its_quota_is_told():
 def test_a_password_in_the_clear_is_told():
     assert [found.state for found in etcd._way(cluster(user="app"))] == ["warning"]
     assert list(etcd._way(cluster(user="app", tls="…"))) == []
+
+
+# Redis
+
+
+@pytest.mark.parametrize(
+    ("info", "states"),
+    [
+        ("redis_version:7.2\naof_enabled:1\nconnected_slaves:1\nmaxmemory_policy:noeviction", "ok ok ok"),
+        ("valkey_version:8.0\naof_enabled:0\nmaxmemory_policy:volatile-lru", "ok warning warning"),
+        ("redis_version:7.2\naof_enabled:1\nconnected_slaves:1\nmaxmemory_policy:allkeys-lru", "warning ok ok"),
+        (
+            "redis_version:7.2\naof_enabled:1\nconnected_slaves:1\nmaxmemory_policy:allkeys-lru\nmaxmemory:100"
+            "\nused_memory:95",
+            "wrong ok ok warning",
+        ),
+    ],
+)
+def test_what_a_redis_may_lose_is_told(info, states):
+    found = redis.examine([server_of(info.encode())])
+    assert [finding.state for finding in found] == states.split()
+    assert all((finding.remedy is None) == (finding.state == "ok") for finding in found)
+    assert any(("Redis 7.2" in finding.text) or ("Valkey 8.0" in finding.text) for finding in found)
+
+
+def test_a_redis_that_may_not_be_asked_is_warned_of():
+    (found,) = redis.examine(None)
+    assert (found.state, "+info" in found.remedy) == ("warning", True)
+
+
+# Postgres
+
+
+def row(commit="on", fsync="on", lacking=None, oldest_s="1.5"):
+    fields = ("16.4", commit, fsync, "100", lacking, oldest_s)
+    return [None if field is None else field.encode() for field in fields]
+
+
+@pytest.mark.parametrize(
+    ("found", "pooler", "unwell"),
+    [
+        (row(), False, {}),
+        (row(commit="remote_apply", oldest_s=None), False, {}),
+        (row(commit="off"), False, {"durability": "warning"}),
+        (row(fsync="off"), False, {"durability": "wrong"}),
+        (row(lacking="insert on jobs"), False, {"rights": "wrong"}),
+        (row(oldest_s="7200.1"), False, {"vacuum": "warning"}),
+        (row(), True, {"hints": "warning"}),
+    ],
+)
+def test_what_is_not_well_with_a_postgres_is_told(found, pooler, unwell):
+    findings = postgres.examine(found, 3, pooler=pooler, functions=True)
+    assert {finding.what: finding.state for finding in findings if finding.state != "ok"} == unwell
+    assert all((finding.remedy is None) == (finding.state == "ok") for finding in findings)

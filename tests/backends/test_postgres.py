@@ -15,7 +15,7 @@ from tenure.errors import (
     InvalidUrl,
 )
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import Claim, JobCard, RunResult, new_token
 from tenure.registry import connect
 from tenure_postgres import PostgresBackend, schema, statements
 
@@ -24,6 +24,10 @@ from .servers_postgres import NEWEST, PROGRAMS, Server, serving
 LONG_AGO = 1_700_000_000_000
 TICK_S = 1.0  # over its timeout: a quarter is promised, the rest is for a machine that is busy with other things
 PATIENCE_S = 30
+CARD = JobCard(
+    job="sync", schedule="every 10s", words="every 10 seconds", lease_ms=30_000, overlap="skip", max_attempts=3,
+    max_late_ms=None, next_slot=None, instance="i", seen_at_ms=int(time.time() * 1_000),
+)  # fmt: skip
 
 
 def claim(job="sync", slot=LONG_AGO, token="one", **changes):
@@ -262,6 +266,12 @@ def test_the_printed_sql_and_the_grants_in_it_are_all_that_a_role_needs(url, sql
             for slot in range(40):
                 await backend.save_result("sync", RunResult(slot, 1, 1, "success", "i", 1, 2))
             assert len(await backend.results("sync")) == 20
+            await backend.save_cards([CARD])
+            assert await backend.cards() == [CARD]
+            assert {finding.what: finding.state for finding in await backend.examine()}["rights"] == "ok"
+            sql(f"revoke delete on tenure.cards from {role}")
+            lacking = {finding.what: finding.text for finding in await backend.examine()}["rights"]
+            assert lacking == "the role may not delete on cards"
 
     asyncio.run(main())
     sql(f"drop owned by {role}")

@@ -6,7 +6,9 @@ import logging
 import os
 import random
 import re
+import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from tenure.errors import (
     InvalidUrl,
 )
 from tenure.memory import MemoryBackend, MemoryStore
-from tenure.model import Claim, RunResult, new_token
+from tenure.model import Claim, JobCard, RunResult, new_token
 from tenure.registry import connect
 from tenure_redis import RedisBackend, node
 from tenure_redis.errors import COMMANDS, acl_rules
@@ -36,6 +38,10 @@ from .servers_redis import HOST, PROGRAMS, answering, replicated, serving, tls_f
 
 PAST = 1_700_000_000_000
 RECORD = RunResult(PAST, 1, 1, "success", "i", 1, 2)
+CARD = JobCard(
+    job="sync", schedule="every 10s", words="every 10 seconds", lease_ms=30_000, overlap="skip", max_attempts=3,
+    max_late_ms=None, next_slot=None, instance="i", seen_at_ms=int(time.time() * 1_000),
+)  # fmt: skip
 NAMES = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=20) | st.text(
     "a:{}%*?[]\\ ", min_size=1, max_size=8
 )
@@ -81,6 +87,9 @@ async def every_call(backend, job="sync"):
     assert await backend.finish(job, PAST, taken.token, "success")
     await backend.save_result(job, RECORD)
     assert await backend.results(job) == [RECORD]
+    old = replace(CARD, job="old", seen_at_ms=0)
+    await backend.save_cards([CARD, old])
+    assert await backend.cards() == [CARD]
 
 
 async def hears(backend, job="sync"):
@@ -266,7 +275,7 @@ def test_all_it_leaves_has_the_prefix_and_never_expires(server):
 
     running(scenario, server, namespace="billing [eu]")
     keys = server.call("KEYS", "*")
-    assert len(keys) == 5
+    assert len(keys) == 6
     assert all(key.startswith(Keys("billing [eu]").prefix) for key in keys)
     assert {server.call("TTL", key) for key in keys} == {-1}
 
@@ -685,7 +694,7 @@ def test_a_socket_of_this_host(tmp_path):
     with serving("--unixsocket", str(path)) as server:
         asyncio.run(_uses(connect(f"redis+unix://{path}")))
         asyncio.run(_uses(RedisBackend(redis.Redis(unix_socket_path=str(path))), "again"))
-        assert server.call("DBSIZE") == 5
+        assert server.call("DBSIZE") == 6
 
 
 async def _uses(backend, job="sync"):

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from psycopg import pq
 from tenure import decision
+from tenure.codec import decode_card, encode_card
 from tenure.decision import DEFAULT_KEEP_RESULTS
 from tenure.duration import Duration, to_ms
 from tenure.errors import BackendClosed, InvalidClaim, InvalidUrl
 from tenure.model import (
+    CARD_KEPT_MS,
     ActiveRun,
     ActiveRuns,
     Capabilities,
     Claim,
     ClaimResult,
     Ending,
+    Finding,
+    JobCard,
     LostAttempt,
     ResultStatus,
     RunResult,
@@ -34,6 +38,7 @@ from tenure_postgres import schema as schemas
 from tenure_postgres.address import Address, read_url
 from tenure_postgres.client import Client, Work
 from tenure_postgres.connections import Connections, OwnConnections, PoolConnections, Settings
+from tenure_postgres.examine import examine
 from tenure_postgres.failures import translated
 from tenure_postgres.inline import claiming
 from tenure_postgres.session import Query, Session, rows
@@ -49,6 +54,7 @@ _REMOVALS = 1 / 16
 """How often saving a result also removes those that are not kept; they are never shown meanwhile."""
 _TRUE = (b"f", b"t")
 _IDENTIFIER_BYTES = 63
+_CARDS_AT_ONCE = 1_000
 
 
 def from_url(url: str, *, namespace: str = "tenure", create: bool | None = None, **options: Any) -> "PostgresBackend":
@@ -216,6 +222,23 @@ class PostgresBackend:
         result = await self._query(self._sql.results, job.encode(), b"%d" % min(limit, self._keep_results))
         return [_run_result(row) for row in rows(result)]
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards; many are several statements, each with its own deadline."""
+        for start in range(0, len(cards), _CARDS_AT_ONCE):
+            part = cards[start : start + _CARDS_AT_ONCE]
+            told = [{"job": card.job, "card": encode_card(card), "seen_at": card.seen_at_ms} for card in part]
+            await self._query(self._sql.save_cards, json.dumps(told).encode())
+        await self._query(self._sql.forget_cards, b"%d" % CARD_KEPT_MS)
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        return [decode_card(_text(card)) for (card,) in rows(await self._query(self._sql.cards))]
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        findings: list[Finding] = await self._ask(Work(self._examine))
+        return findings
+
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; behind a transaction pooler there are none."""
         for job in jobs:
@@ -247,6 +270,13 @@ class PostgresBackend:
 
     async def _prepare(self, session: Session) -> None:
         await schemas.prepare(session, self._schema, create=self._create, functions=self._functions)
+
+    async def _examine(self, session: Session) -> list[Finding]:
+        (outcome,) = await session.ask([Query(self._sql.examine, (self._schema.encode(),))])
+        if isinstance(outcome, Exception):
+            raise outcome
+        (row,) = rows(outcome)
+        return examine(row, schemas.VERSION, pooler=session.pooled, functions=self._functions)
 
     async def _query(self, statement: Statement, *parameters: bytes | None) -> pq.abc.PGresult:
         """One statement about this namespace."""

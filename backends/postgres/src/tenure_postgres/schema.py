@@ -18,7 +18,8 @@ _GRANTS = """\
 -- What the role of the application needs, and no more:
 -- grant usage on schema {schema} to app;
 -- grant select on {schema}.migrations to app;
--- grant select, insert, update, delete on {schema}.jobs, {schema}.runs, {schema}.results, {schema}.fences to app;
+-- grant select, insert, update, delete on {schema}.jobs, {schema}.runs, {schema}.results, {schema}.cards,
+--     {schema}.fences to app;
 -- grant execute on all functions in schema {schema} to app;
 """
 

@@ -42,6 +42,10 @@ class Statements:
     active: Statement
     save_result: Statement
     results: Statement
+    save_cards: Statement
+    forget_cards: Statement
+    cards: Statement
+    examine: Statement
     settings: Statement
     applied: Statement
     ensure_job: Statement

@@ -9,15 +9,19 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from redis.exceptions import ReadOnlyError, RedisError
+from tenure.codec import decode_card, encode_card
 from tenure.decision import DEFAULT_KEEP_RESULTS, overwrites
 from tenure.duration import Duration, to_ms, to_text
 from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable, InvalidUrl
 from tenure.model import (
+    CARD_KEPT_MS,
     ActiveRuns,
     Capabilities,
     Claim,
     ClaimResult,
     Ending,
+    Finding,
+    JobCard,
     RunResult,
     check_ending,
     check_limit,
@@ -28,6 +32,7 @@ from tenure.urls import Readers, hide_in_error, split_url, true_or_false, url_op
 
 from tenure_redis import scripts
 from tenure_redis.errors import silent, translate
+from tenure_redis.examine import examine
 from tenure_redis.hints import listen
 from tenure_redis.keys import Keys
 from tenure_redis.node import NotReplicated, Replication, Request, scripted
@@ -53,6 +58,8 @@ FORMAT = 1
 """Of what is stored; a store of a newer one is refused."""
 CONNECTIONS = 4
 """To a server, unless told otherwise: few, so that the calls of a burst travel together."""
+CARDS_AT_ONCE = 500
+"""Cards that are written by one call of a script: a server does nothing else meanwhile."""
 LARGEST = 2**53
 """What a script compares exactly; a larger limit means the same as this one."""
 
@@ -202,6 +209,24 @@ class RedisBackend:
         last = min(limit, self._keep_results) - 1
         return [record(stored) for stored in await self._ask(Request(("ZREVRANGE", key, 0, last), key=key))]
 
+    async def save_cards(self, cards: Sequence[JobCard]) -> None:
+        """See JobCards; many are several calls, each with its own deadline."""
+        parts = [cards[start : start + CARDS_AT_ONCE] for start in range(0, len(cards), CARDS_AT_ONCE)]
+        for part in parts[:-1]:
+            await self._save_cards(part, "")
+        await self._save_cards(parts[-1] if parts else (), CARD_KEPT_MS)
+
+    async def cards(self) -> list[JobCard]:
+        """See JobCards."""
+        key = self._keys.cards
+        found = await self._ask(Request(("HGETALL", key), key=key))
+        cards = [decode_card(stored.partition(b" ")[2]) for stored in found[1::2]]
+        return sorted(cards, key=lambda card: card.job)
+
+    async def examine(self) -> list[Finding]:
+        """See Examines."""
+        return examine(await self._in_time(self._servers(self._serving())))
+
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; a released lease is told, over a connection of its own."""
         for job in jobs:
@@ -227,6 +252,10 @@ class RedisBackend:
         finally:
             listener.cancel()
             await asyncio.gather(listener, return_exceptions=True)
+
+    async def _save_cards(self, cards: Sequence[JobCard], kept_ms: int | str) -> None:
+        words = [word for card in cards for word in (card.job, f"{card.seen_at_ms} {encode_card(card)}")]
+        await self._ask(scripted(scripts.SAVE_CARDS, [self._keys.cards], kept_ms, *words))
 
     async def _hold(self, call: str, job: str, slot: int, token: str, status: str = "") -> bool:
         check_run(job, slot, token)

@@ -8,8 +8,8 @@ from redis import exceptions as driver
 from tenure.errors import BackendError, BackendMisconfigured, BackendUnavailable
 
 COMMANDS = (
-    "+evalsha +eval +time +hmget +hset +hdel +exists +get +set +zadd +zrem +zrangebylex +zremrangebyrank +zrevrange"
-    " +publish +subscribe +ping +info +wait +select +client|setinfo +client|setname +cluster|slots"
+    "+evalsha +eval +time +hmget +hset +hdel +hgetall +exists +get +set +zadd +zrem +zrangebylex +zremrangebyrank"
+    " +zrevrange +publish +subscribe +ping +info +wait +select +client|setinfo +client|setname +cluster|slots"
 )
 """All that is ever sent, or called by the scripts; those from +wait on only where they are needed."""
 

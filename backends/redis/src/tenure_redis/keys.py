@@ -30,6 +30,11 @@ class Keys:
         """The key that says that there is a store, and its format; no job has an empty name."""
         return f"{self.prefix}}}"
 
+    @property
+    def cards(self) -> str:
+        """The hash of the jobs' cards."""
+        return f"{self.prefix}}}:cards"
+
     def runs(self, job: str) -> str:
         """The hash of the job's runs, and the channel of its hints."""
         return f"{self.prefix}{_quoted(job)}}}:runs"

@@ -99,7 +99,7 @@ async def _version(url: str) -> str:
 
 target: Target = Target(
     name="postgres",
-    levels=("lease", "durable", "shared", "faults", "processes", "hints"),
+    levels=("lease", "durable", "shared", "faults", "processes", "hints", "cards"),
     serve=server.serve,
     open=_open,
     capabilities=Capabilities(durable=True, shared=True),

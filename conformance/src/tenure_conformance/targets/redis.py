@@ -95,7 +95,7 @@ def _name_of(info: bytes) -> str:
 
 target: Target = Target(
     name="redis",
-    levels=("lease", "durable", "shared", "faults", "processes", "hints"),
+    levels=("lease", "durable", "shared", "faults", "processes", "hints", "cards"),
     serve=server.serve,
     open=_open,
     capabilities=Capabilities(durable=True, shared=True),

@@ -61,6 +61,37 @@ select slot, attempt, fence, status, instance, started_at, ended_at, error from 
 where namespace = $1 and job = $2
 order by slot desc, attempt desc limit $3
 
+-- name: save_cards
+-- In one order, so that of two who save the same cards one waits for the other, and no more.
+insert into {schema}.cards
+select $1, told.card->>'job', told.card->>'card', (told.card->>'seen_at')::bigint
+from json_array_elements($2::json) as told (card) order by 2
+on conflict (namespace, job) do update set card = excluded.card, seen_at = excluded.seen_at
+
+-- name: forget_cards
+delete from {schema}.cards where namespace = $1 and seen_at < {now_ms} - $2::bigint
+
+-- name: cards
+select card from {schema}.cards where namespace = $1 order by job
+
+-- name: examine
+-- $1 is the schema's name.
+select
+    current_setting('server_version'),
+    current_setting('synchronous_commit'),
+    current_setting('fsync'),
+    current_setting('max_connections'),
+    (
+        select string_agg(action || ' on ' || name, ', ')
+        from unnest(array['jobs', 'runs', 'results', 'cards']) as name
+        cross join unnest(array['select', 'insert', 'update', 'delete']) as action
+        where not has_table_privilege(format('%I.%I', $1::text, name), action)
+    ),
+    (
+        select extract(epoch from max(clock_timestamp() - xact_start)) from pg_stat_activity
+        where datname = current_database() and pid <> pg_backend_pid()
+    )
+
 -- name: settings
 -- What is to be known of a new connection; $1 is the server process as it introduced itself, which a pooler's is not,
 -- and $2 a limit for statements, for a connection of our own.
