@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 
 from aetcd.rpc import rpc_pb2 as pb  # type: ignore[import-untyped]  # aetcd has no annotations
@@ -42,7 +43,7 @@ def replace_state(
     success = [_op(request_put=pb.PutRequest(key=job.state, value=state))]
     if live is not None:
         success.append(
-            _op(request_put=pb.PutRequest(key=job.live(live.number), value=token.encode(), lease=live.lease))
+            _op(request_put=pb.PutRequest(key=job.live(live.number), value=_holder(token), lease=live.lease))
         )
     success += [_op(request_delete_range=pb.DeleteRangeRequest(key=job.live(place.number))) for place in over]
     return pb.TxnRequest(
@@ -148,9 +149,13 @@ def _hangs_on(job: JobKeys, place: Place, token: str) -> list[Request]:
     """That the token's run is in that place, and hangs on that very lease, which another run may have had before."""
     key = job.live(place.number)
     return [
-        pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=token.encode()),
+        pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.VALUE, key=key, value=_holder(token)),
         pb.Compare(result=pb.Compare.EQUAL, target=pb.Compare.LEASE, key=key, lease=place.lease),
     ]
+
+
+def _holder(token: str) -> bytes:
+    return blake2b(token.encode(), digest_size=12).digest()
 
 
 def _op(**request: Request) -> Request:
