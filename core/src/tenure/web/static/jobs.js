@@ -5,7 +5,6 @@ import { find, make, say } from "./dom.js";
 import { held, job, jobs } from "./live.js";
 import { about, now } from "./time.js";
 
-const CELL_PX = 9;
 const list = find("#rows");
 const filter = find("#filter");
 const rows = new Map();
@@ -112,6 +111,11 @@ export function choose(name, slot) {
   }
 }
 
+// Wider where fingers point.
+function cellWidth() {
+  return parseFloat(getComputedStyle(list).getPropertyValue("--cell"));
+}
+
 function draw(row) {
   const name = row.dataset.job;
   const known = job(name);
@@ -119,7 +123,7 @@ function draw(row) {
   const [title, strip] = row.children;
   say(title.lastChild, known.card?.words ?? "no instance has told of it");
   title.title = `${name}\n${known.card?.words ?? ""}`;
-  const room = Math.max(Math.floor((strip.clientWidth + 2) / CELL_PX), 8);
+  const room = Math.max(Math.floor(strip.clientWidth / cellWidth()), 8);
   fill(strip, known.slots.slice(0, room), chosen.name === name ? chosen.slot : undefined);
   tell(row, known);
 }

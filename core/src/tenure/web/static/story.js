@@ -102,7 +102,7 @@ function lines(story) {
       make("time", {}, at === null ? "" : kind === "running" ? "now" : offset(at - story.slot)),
       make("span", {}, text),
     );
-  return make("ol", { class: "lines" }, ...story.lines.map(line));
+  return make("ol", { class: "lines" }, ...story.lines.filter(({ text }) => text !== "due").map(line));
 }
 
 function offset(ms) {
