@@ -60,7 +60,7 @@ class LeaseLevel:
     ) -> None:
         self._calls = calls = Calls(backend, instance.clock, instance.contact)
         self._backend = backend
-        self.runner = LeaseRunner(instance, calls, executor, jobs)
+        self.runner: LeaseRunner = LeaseRunner(instance, calls, executor, jobs)
         self._watches = self.runner.watches
         self._recovery = Recovery(instance, calls, self._watches, catch_up)
         self._hints = HintListener(instance, backend, self._watches, jobs)
@@ -107,12 +107,12 @@ class LeaseLevel:
 class ClaimOnlyLevel:
     """Catching up is all that a claim-only backend allows."""
 
-    capabilities = Capabilities()
+    capabilities: Capabilities = Capabilities()
 
     def __init__(self, backend: ClaimOnlyBackend, instance: Instance, executor: Executor, catch_up: CatchUp) -> None:
         self._instance = instance
         self._catch_up = catch_up
-        self.runner = ClaimOnlyRunner(instance, backend, executor)
+        self.runner: ClaimOnlyRunner = ClaimOnlyRunner(instance, backend, executor)
 
     def arrive(self, jobs: Iterable[Job]) -> None:
         """See Level."""
