@@ -145,7 +145,7 @@ def _takes_part(history: History, node: Node, look: Call, run: ActiveRun) -> boo
     if not claims or not claims[-1].answered or claims[-1].answer.outcome != "running":
         return False
     before = [call for call in history.looks[node.name, run.job] if call.sent_seq < look.sent_seq]
-    told_s = max(call.ended_s or NEVER for call in (claims[-1], *before[-1:]))
+    told_s = max(call.ended_s or NEVER for call in (claims[-1], *before))  # of one on its way it waits for the answer
     return look.sent_s - told_s >= history.slowest_beat_s(node, run.job)
 
 

@@ -294,8 +294,9 @@ def _taken_up(history: History, node: Node, call: Call, run: ActiveRun) -> Itera
     live = run.live
     if spec.overlap == "skip" and latest > slot and not live:
         return
-    wait_s = 2 * history.slowest_beat_s(node, job) if live else 0.0
-    due_s = now_s + wait_s + 0.01
+    beats_s = 2 * history.slowest_beat_s(node, job)
+    due_s = now_s + (beats_s if live else 0.0) + 0.01
+    due_s = max(due_s, history.out_of_trouble_s(node, now_s, due_s) + beats_s + 0.01)
     if due_s >= history.sim.end_s or not history.steady(node, job, now_s, due_s):
         return
     if history.executes(node, job, slot, now_s, due_s):

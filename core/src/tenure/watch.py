@@ -18,6 +18,8 @@ _SPREAD_PART = 50
 """Backups look at a random moment in this part of the lease after it ran out, so that they do not all ask at once."""
 _RESTS = 0.5
 """In a look that another watch is due for, one takes part whose last look was this part of its heartbeat ago."""
+_TURN = 1_000
+"""After so many runs of one look, others of the loop have their turn."""
 _WIDTH = 64
 """So many claims are on their way at once: when an instance with thousands of runs dies, its leases end together."""
 
@@ -260,8 +262,10 @@ class Watches:
             return False
         runs = {(run.job, run.slot): run for run in answer.runs}
         part = self._instance.rng.random()
-        for watch, started in watches:
+        for number, (watch, started) in enumerate(watches, 1):
             self._seen(watch, runs.get((watch.job.name, watch.slot)), started, answer.now_ms, part)
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
         return True
 
     def _takes_part(self, watch: _Watch) -> bool:
