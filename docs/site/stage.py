@@ -14,12 +14,12 @@ PAGES = [
     "docs/*.md",
     "docs/*.svg",
     "docs/site/site.css",
+    "docs/benchmarks/**/*",
     "docs/images/**/*",
     "docs/examples/**/*",
     "backends/*/README.md",
     "conformance/README.md",
     "conformance/certificates/**/*",
-    "tests/benchmarks/results/**/*",
 ]
 ONLY = {"tenure.health": ["wsgi", "asgi"]}
 """Of modules whose other names are not for the public."""
