@@ -249,7 +249,7 @@ def test_of_many_quiet_jobs_few_are_read_in_a_round_and_all_in_the_end(quick):
 def test_a_run_that_begins_and_ends_is_told_at_once(quick):
     async def main():
         async with (
-            reading(*(yearly(f"job{number}") for number in range(100))) as (eyes, _, writer),
+            reading(*(yearly(f"job{number}") for number in range(100))) as (eyes, backend, writer),
             eyes.watched() as board,
         ):
             await until(lambda: board.since(0).get("held") == [], "a first round")
@@ -272,9 +272,11 @@ def test_a_run_that_begins_and_ends_is_told_at_once(quick):
             assert 0 < held["expires_at_ms"] - now_ms() <= 60 * SECOND
             await writer.finish("job7", slot, "t", "success")
             await until(lambda: not board.since(0)["held"], "it is held no more")
+            rounds = backend.asked["active"]
             await writer.save_result("job7", result(slot))  # a moment later, as an instance does it
             ended = [[slot, [[1, "success", slot, slot + 100]]]]
             await until(lambda: board.since(0)["job job7"]["slots"] == ended, "its record is shown")
+            assert backend.asked["active"] - rounds < 5
 
     asyncio.run(main())
 

@@ -86,7 +86,6 @@ class Rounds:
             self._learn_cards(await backend.cards())
         names = sorted({*self._named, *self._cards})
         for gone in self._looks.keys() - set(names):
-            del self._looks[gone]
             self._board.drop(f"job {gone}")
         self._looks = {name: self._looks.get(name) or _Look() for name in names}
         self._board.put("names", names)
