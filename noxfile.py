@@ -222,8 +222,15 @@ def wheels(session: nox.Session) -> None:
 
 
 @nox.session
-def benchmarks(session: nox.Session) -> None:
-    """Print what things cost, as ratios to peers and to raw drivers in the same run."""
+def bench(session: nox.Session) -> None:
+    """Compare with peers and write docs/benchmarks.md; ``-- cycle worker``: these alone; ``-- page``: no measure."""
+    install_all(session, *TESTING, "psycopg-pool>=3.2", "matplotlib>=3.9", "uv")
+    session.run("python", "-m", "peers", *session.posargs, env={"PYTHONPATH": "tests/benchmarks"})
+
+
+@nox.session
+def costs(session: nox.Session) -> None:
+    """Print what tenure's parts cost, as ratios to raw drivers in the same run; ``-- redis schedule``."""
     install_all(session, *TESTING, "cronsim", "apscheduler<4")
     for name in session.posargs or [
         "schedule",
