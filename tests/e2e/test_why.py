@@ -1,0 +1,60 @@
+"""A process is killed in the middle of a run at night; in the morning one command tells what became of it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import wait_until
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+TENURE = [sys.executable, "-c", "import sys; from tenure.cli import main; sys.exit(main())"]
+APP = """
+import os, signal, sys
+from tenure import Scheduler
+
+scheduler = Scheduler(sys.argv[1], instance=sys.argv[2])
+
+
+@scheduler.every("bill", "1s", lease="1s", jitter="50ms")
+async def bill(ctx):
+    if sys.argv[2] == "doomed":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+scheduler.run()
+"""
+
+
+def why(url, *arguments):
+    done = subprocess.run(
+        [*TENURE, "why", "bill", *arguments, "--url", url], capture_output=True, text=True, timeout=60
+    )
+    return done.stdout if done.returncode == 0 else ""
+
+
+def test_the_morning_after(tmp_path):
+    app = tmp_path / "app.py"
+    app.write_text(APP)
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    doomed = subprocess.Popen([sys.executable, str(app), url, "doomed"])
+    other = None
+    try:
+        assert doomed.wait(60) == -9
+        slot = why(url).split("slot ")[1][:19].replace(" ", "T")
+        assert "its lease is over" in why(url, slot) or "runs still" in why(url, slot)
+        other = subprocess.Popen([sys.executable, str(app), url, "other"])
+        wait_until(
+            lambda: "what to do" in why(url, slot) and "superseded" in why(url, slot), "a newer run superseded it"
+        )
+    finally:
+        for process in (doomed, other):
+            if process is not None:
+                process.kill()
+                process.wait()
+    told = why(url, slot)
+    assert "claimed by doomed: attempt 1" in told
+    assert "its lease was over: doomed had been silent for it" in told
+    assert "had started (told by other)" in told or "taken over by other: attempt 2" in told
