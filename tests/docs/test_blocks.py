@@ -223,18 +223,6 @@ def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
     assert noted == [True]
 
 
-# docs/fencing.md, whose other blocks stand in examples that tests/e2e runs
-
-
-def test_the_file_guard_refuses_the_older_attempt(here):
-    (code,) = re.findall(r"<!-- example: files -->\n```python\n(.*?)```", text("docs/fencing.md"), re.DOTALL)
-    names = {}
-    exec(compile(code, "docs/fencing.md", "exec"), names)
-    save_file, path = names["save_file"], here / "total.txt"
-    assert [save_file(path, str(fence), fence) for fence in (5, 5, 1796126450400, 6)] == [True, True, True, False]
-    assert path.read_text() == "1796126450400"
-
-
 # Applications, as real processes
 
 

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 
@@ -46,6 +47,11 @@ def sql_place(request):
 
 
 @contextmanager
+def file_place(request):
+    yield str(request.getfixturevalue("tmp_path_factory").mktemp("totals"))
+
+
+@contextmanager
 def postgres_place(request):
     with postgres.server.serve("binary") as url:
         asyncio.run(connect(url).migrate())
@@ -71,6 +77,7 @@ def aws_place(request):
 
 PLACES = {
     "sql": sql_place,
+    "file": file_place,
     "postgres": postgres_place,
     "redis": redis_place,
     "mongo": mongo_place,
@@ -117,6 +124,8 @@ def client_of(name, target):
             return target.meta.client
         case "mongo":
             return target.database.client
+        case "file":
+            return BytesIO()  # there is nothing to close
     return target
 
 
