@@ -1,6 +1,5 @@
 """Whether a scheduler is alive and ready, as probes ask it: nothing is called, so that the answer always comes."""
 
-import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol, TypeVar
@@ -156,6 +155,8 @@ def asgi(scheduler: HasHealth) -> Callable[..., Awaitable[None]]:
 
 
 def _answer(scheduler: HasHealth, path: str) -> tuple[str, bytes]:
+    import json  # loaded for the first probe: an import of tenure does not pay for it
+
     asked = path.rstrip("/").rpartition("/")[2]
     if asked not in ("live", "ready"):
         return "404 Not Found", b'{"error": "there are /live and /ready"}'
