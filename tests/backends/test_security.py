@@ -287,7 +287,7 @@ def tls():
         yield directory
 
 
-def test_postgres_is_verified_as_soon_as_the_url_asks_for_it(postgres_server, tls):
+def test_postgres_is_verified_as_soon_as_the_url_asks_for_it(postgres_server, tls, caplog):
     """libpq's own default is to take whatever certificate comes; docs/security.md says so."""
     with postgres_front(postgres_server, tls) as port:
         url = f"postgresql://postgres@{HOST}:{port}/postgres?schema=tls&timeout=5s"
@@ -295,6 +295,9 @@ def test_postgres_is_verified_as_soon_as_the_url_asks_for_it(postgres_server, tl
             with pytest.raises(BackendMisconfigured, match="sslrootcert"):
                 enter(connect(unknown))
         enter(connect(f"{url}&sslmode=verify-full&sslrootcert={tls}/ca.pem"))
+        assert "looks at no certificate" not in caplog.text
+        enter(connect(f"{url}&sslmode=require"))
+        assert "write sslmode=verify-full" in caplog.text
         with pytest.raises(BackendMisconfigured, match="certificate"):
             enter(connect(f"{url}&sslmode=verify-full&sslrootcert={tls}/ca.pem".replace(HOST, "127.0.0.2")))
 

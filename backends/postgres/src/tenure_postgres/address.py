@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -21,6 +22,8 @@ OPTIONS: Readers = {
     "functions": true_or_false,
     "pooler": true_or_false,
 }
+_AUTHORITIES = Path.home() / ".postgresql" / "root.crt"
+"""Where libpq looks by itself; if that is there, `require` verifies."""
 _DEFAULTS = {"application_name": "tenure", "client_encoding": "utf8"}
 
 
@@ -41,6 +44,11 @@ class Address:
     def secrets(self) -> tuple[str, ...]:
         """What a server's message may repeat and ours must not."""
         return tuple(str(value) for name in ("user", "password") if (value := self.conninfo.get(name)))
+
+    @property
+    def believes_any_server(self) -> bool:
+        """Whether TLS is demanded of a server, and no certificate looked at: libpq does so only if told by whose."""
+        return self._of("sslmode") == "require" and not self._of("sslrootcert") and not _AUTHORITIES.exists()
 
     @property
     def passwords(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
@@ -46,6 +47,8 @@ from tenure_postgres.statements import Statement, statements
 
 if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool
+
+logger: logging.Logger = logging.getLogger("tenure.postgres")
 
 _FOREVER_MS = 2**60
 """As good as any longer lease or limit, and far from the end of Postgres's integers."""
@@ -132,6 +135,12 @@ class PostgresBackend:
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
+        if self._address is not None and self._address.believes_any_server:
+            logger.warning(
+                "%s: sslmode=require looks at no certificate, so whoever is on the way could be the server; write"
+                " sslmode=verify-full and sslrootcert=system, or the file of your authority",
+                self,
+            )
         return self
 
     async def __aexit__(
