@@ -31,6 +31,7 @@ MODULES = {
     "tenure.cas": "A lease backend of any store that can compare and replace; [Backends](../backends.md) shows one.",
     "tenure.health": "Probes and health pages; [Observe](../observe.md) tells how.",
     "tenure.otel": "Traces and metrics by OpenTelemetry; [Observe](../observe.md) tells how.",
+    "tenure.web": "A page to look at, for an application that serves it; [A page to look at](../web.md) tells how.",
     "tenure.logs": "Which run a log record belongs to; [Observe](../observe.md) tells how.",
     "tenure_sqlite": "[SQLite](../sqlite.md).",
     "tenure_redis": "[Redis and Valkey](../redis.md).",

@@ -34,6 +34,7 @@ PAGES = [
     "docs/leases.md",
     "docs/jobs.md",
     "docs/observe.md",
+    "docs/web.md",
     "docs/migrate-from.md",
     *STORES,
 ]

@@ -49,11 +49,14 @@ export function about(ms) {
   const seconds = Math.floor(Math.max(ms, 0) / 1_000);
   if (seconds < 90) return `${seconds} s`;
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 90) return minutes < 10 ? `${minutes} min ${seconds % 60} s` : `${minutes} min`;
+  if (minutes < 90) return pair(minutes, "min", seconds % 60, "s");
   const hours = Math.floor(minutes / 60);
-  if (hours < 36) return hours < 10 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  const days = Math.floor(hours / 24);
-  return days < 10 ? `${days} d ${hours % 24} h` : `${days} d`;
+  if (hours < 36) return pair(hours, "h", minutes % 60, "min");
+  return pair(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+function pair(count, unit, rest, smaller) {
+  return count < 10 && rest ? `${count} ${unit} ${rest} ${smaller}` : `${count} ${unit}`;
 }
 
 // What runs out soon, to a tenth of a second.
