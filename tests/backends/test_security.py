@@ -36,15 +36,15 @@ SECRETS = {
     PASSWORD.encode().hex(),
 }
 URLS = {
-    "redis": f"redis://{USER}:{QUOTED}@PLACE/0?timeout=600ms",
-    "rediss": f"rediss://{USER}:{QUOTED}@PLACE/0?timeout=600ms",
-    "redis+cluster": f"redis+cluster://{USER}:{QUOTED}@PLACE?timeout=600ms",
-    "postgresql": f"postgresql://{USER}:{QUOTED}@PLACE/app?timeout=600ms",
-    "postgresql, in the query": f"postgresql://PLACE/app?user={USER}&password={QUOTED}&timeout=600ms",
-    "mongodb": f"mongodb://{USER}:{QUOTED}@PLACE/app?directConnection=true&timeout=600ms",
-    "dynamodb": f"dynamodb://{USER}:{QUOTED}@eu-west-1/jobs?timeout=600ms&endpoint=http://PLACE",
-    "etcd": f"etcd://{USER}:{QUOTED}@PLACE?timeout=600ms",
-    "etcds": f"etcds://{USER}:{QUOTED}@PLACE?timeout=600ms",
+    "redis": f"redis://{USER}:{QUOTED}@PLACE/0?timeout=300ms",
+    "rediss": f"rediss://{USER}:{QUOTED}@PLACE/0?timeout=300ms",
+    "redis+cluster": f"redis+cluster://{USER}:{QUOTED}@PLACE?timeout=300ms",
+    "postgresql": f"postgresql://{USER}:{QUOTED}@PLACE/app?timeout=300ms",
+    "postgresql, in the query": f"postgresql://PLACE/app?user={USER}&password={QUOTED}&timeout=300ms",
+    "mongodb": f"mongodb://{USER}:{QUOTED}@PLACE/app?directConnection=true&timeout=300ms",
+    "dynamodb": f"dynamodb://{USER}:{QUOTED}@eu-west-1/jobs?timeout=300ms&endpoint=http://PLACE",
+    "etcd": f"etcd://{USER}:{QUOTED}@PLACE?timeout=300ms",
+    "etcds": f"etcds://{USER}:{QUOTED}@PLACE?timeout=300ms",
 }
 
 
@@ -213,7 +213,7 @@ def url_of(kind, request, place=None):
     with suppress(Exception):  # it is there from an earlier test
         server.sql(f'create role "{USER}" superuser login')
     place = place or f"{HOST}:{server.port}"
-    return f"postgresql://{USER}:{QUOTED}@{place}/postgres?timeout=600ms&schema=secrets", (HOST, server.port)
+    return f"postgresql://{USER}:{QUOTED}@{place}/postgres?timeout=300ms&schema=secrets", (HOST, server.port)
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgresql"])

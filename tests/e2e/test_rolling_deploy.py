@@ -22,7 +22,7 @@ def test_of_a_changed_schedule_the_slots_of_both_versions_run_each_once(cluster)
         {"jobs": [{"name": "pay", "period": "400ms", "overlap": "allow"}]},
         {"jobs": [{"name": "pay", "period": "600ms", "overlap": "allow"}]},
     )
-    cluster.wait_until(lambda: len(begun(old, new)) >= 15, "fifteen slots are begun")
+    cluster.wait_until(lambda: len(begun(old, new)) >= 10, "ten slots are begun")
     assert set(begun(old, new).values()) == {1}
     assert {slot for slot in begun(old) if slot % 400} == set()
     assert {slot for slot in begun(new) if slot % 600} == set()
@@ -104,7 +104,7 @@ def test_a_version_whose_job_a_newer_one_has_written_runs_its_other_jobs_and_not
     assert not new.of("error")
 
 
-@pytest.mark.parametrize("changes", [{"max_attempts": 1}, {"overlap": "allow"}, {"lease": "2s"}])
+@pytest.mark.parametrize("changes", [{"max_attempts": 1, "lease": "2s"}, {"overlap": "allow"}])
 def test_versions_that_differ_in_an_option_never_both_hold_a_run(cluster, changes):
     job = {"name": "pay", "period": "300ms", "seconds": 0.1, **LEASE}
     old, new = cluster.start_together({"jobs": [job]}, {"jobs": [{**job, **changes}]})

@@ -36,8 +36,8 @@ BOUNDS = {
     "bytes": Bound(262_144, 0.05),
     "bytes of the log": Bound(4_500_000),  # SQLite begins it again after a thousand pages
 }
-OF_SERVER = {"mongo": Bound(320 * 1_024)}
-"""The cache of 256 MB and the oplog of 64 MB that this server is given may fill."""
+OF_SERVER = {"mongo": Bound(320 * 1_024), "dynamodb": Bound(256 * 1_024)}
+"""Its cache of 256 MB and its oplog of 64 MB may fill; dynalite is a program of Node, which collects late."""
 OF_ANY_SERVER = Bound(8_192, 0.1)
 """Servers keep caches, and logs of what changed, that fill until their own bounds."""
 RECORDS = Bound(10, 0.02)

@@ -61,5 +61,5 @@ def test_a_short_run_is_flat(target, reconnects):
 
 @pytest.mark.slow
 def test_what_a_handler_leaves_behind_is_found():
-    report = endure(Options(target="sqlite", seconds=8, instances=1, leak=200_000))
+    report = endure(Options(target="sqlite", seconds=5, instances=1, leak=200_000))
     assert [line.name for line in report.lines if line.grows] == ["instance 1, memory KB"], report
