@@ -224,6 +224,18 @@ def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
     assert noted == [True]
 
 
+# docs/migrate-from.md
+
+
+def test_each_attempt_of_a_slot_sends_the_same_task(here):
+    sent = []
+    names = execute("docs/migrate-from.md")
+    names["app"].send_task = lambda task, task_id: sent.append((task, task_id))
+    for attempt in (1, 2):
+        names["send_bill"](Context("send-bill", 1_796_090_400_000, attempt, attempt, "scheduled", "i", "skip"))
+    assert sent == [("shop.bill", "send-bill-1796090400000")] * 2
+
+
 # Applications, as real processes
 
 
