@@ -74,6 +74,7 @@ async def _run(backend: Any, job: str, slot: int) -> str:
     try:
         won = await backend.claim(claim)
         if won.outcome != "won":
+            await asyncio.sleep((won.lease_left_ms or 0) / 1_000)  # of a run whose end did not arrive
             return won.outcome
         await backend.finish(job, slot, claim.token, "success")
         record = RunResult(slot, won.attempt, won.fence, "success", "endure", won.now_ms, won.now_ms)

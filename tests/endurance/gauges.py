@@ -52,7 +52,8 @@ async def _sqlite(url: str) -> Sizes:
             ).fetchone()
             tables = ("tenure_jobs", "tenure_results", "tenure_cards")
             rows = sum(connection.execute(f"select count(*) from {table}").fetchone()[0] for table in tables)
-        return {"rows": rows, "bytes": pages, "bytes of the log": os.path.getsize(f"{path}-wal")}
+        log = Path(f"{path}-wal")  # gone once the last connection was closed
+        return {"rows": rows, "bytes": pages, "bytes of the log": log.stat().st_size if log.exists() else 0}
 
     return await asyncio.to_thread(look)
 
