@@ -239,6 +239,7 @@ def costs(session: nox.Session) -> None:
         "engine",
         "world",
         "runs",
+        "scale",
         "sqlite",
         "redis",
         "postgres",
