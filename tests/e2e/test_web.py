@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from itertools import pairwise
 from urllib.parse import quote, urlsplit
 
@@ -157,6 +157,15 @@ def until(tab, expression, timeout_s=PATIENCE_S):
     )
     assert tab.errors() == []
     return found
+
+
+@contextmanager
+def visiting(tab):
+    """The page is left before its server ends, which would be an error in it."""
+    try:
+        yield
+    finally:
+        tab.open("about:blank", 1280)
 
 
 def look(tab, page, width=1280, scheme="light"):
@@ -367,28 +376,55 @@ def test_jobs_are_filtered_by_words_and_by_trouble(tab, page):
     assert "is held" in tab.ask(shown)
 
 
-# A store that goes away
+def test_times_are_utc_or_the_browser_s_own(tab, page):
+    tab.call("Emulation.setTimezoneOverride", timezoneId="Asia/Kathmandu")
+    look(tab, page)
+    minute = "Number(document.querySelector('#zone').innerText.match(/:(..):/)[1])"
+    utc = tab.ask(minute)
+    assert tab.ask(text("#zone")).endswith("UTC")
+    click(tab, "document.querySelector('#zone')")
+    until(tab, f"{text('#zone')}.endsWith('local')")
+    assert (tab.ask(minute) - utc) % 60 in (45, 46)  # it is 5:45 ahead
+    look(tab, page)
+    assert tab.ask(text("#zone")).endswith("local")  # as it was left
+    click(tab, "document.querySelector('#zone')")
 
 
-def test_a_store_that_is_away_is_told_and_so_is_its_return(tab, tmp_path):
-    with serving("--appendonly", "yes") as server, closing(Household(tmp_path, f"{server.url}/0")) as household:
-        household.start("run", "app:scheduler", name="one")
-        names = ("works", "fails", "is held")
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            away = f"redis://somebody:secret@127.0.0.1:{nobody.getsockname()[1]}/0"
-        _, page = household.serve(away, "--job", "works")
-        tab.open(page, 1280)
-        until(tab, f"{text('#trouble')}.includes('The store has been away')")
-        assert "secret" not in tab.ask("document.documentElement.outerHTML")
-        assert "secret" not in get(page, "/events", limit=2_000)[2]
+# On Redis, which goes away
 
-        _, page = household.serve(household.url, *(word for name in names for word in ("--job", name)))
-        look(tab, page)
-        until(tab, f"{row('works')}.querySelectorAll('.cell').length > 1 && document.querySelector('#trouble').hidden")
+
+def test_on_redis_it_shows_the_same_and_tells_when_redis_is_away_and_back(tab, tmp_path):
+    with (
+        serving("--appendonly", "yes") as server,
+        closing(Household(tmp_path, f"{server.url}/0")) as household,
+        visiting(tab),
+    ):
+        slot = _live_through_a_takeover(household)
+        look(tab, f"{household.serve(household.url, '--job', 'unknown')[1]}#job=is+taken+over&slot={slot}")
+        until(tab, "document.querySelectorAll('.chart .span').length >= 2")
+        until(tab, f"{text('#verdict')} == '1 of 7 jobs is overdue'")
+        until(tab, f"{row('fails')}.innerText.includes('failed')")
+        until(tab, f"{row('unknown')}.innerText.includes('no instance has told of it')")
+        assert tab.ask("document.querySelector('#trouble').hidden")
         server.kill()
-        until(tab, f"{text('#trouble')}.includes('The store has been away')")
+        until(tab, f"{text('#trouble')}.includes('The store has been away since')")
         server.start()
         until(tab, "document.querySelector('#trouble').hidden")
+
+
+def test_a_store_that_is_away_from_the_start_is_told_without_its_password(tab, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        away = f"redis://somebody:secret@127.0.0.1:{nobody.getsockname()[1]}/0?timeout=1s"
+    with closing(Household(tmp_path, away)) as household, visiting(tab):
+        process, page = household.serve(away)
+        tab.open(page, 1280)
+        until(tab, f"{text('#trouble')}.includes('The store has been away since')")
+        seen = tab.ask("document.documentElement.outerHTML") + get(page, "/events", limit=2_000)[2]
+        tab.open("about:blank", 1280)
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=PATIENCE_S)
+        assert "the page tells when it is there" in error
+        assert "secret" not in seen + out + error
 
 
 # Who may ask for what
@@ -448,7 +484,7 @@ def test_a_page_that_may_only_read_runs_nothing(page):
 
 
 def test_a_job_is_run_by_two_clicks_where_that_is_allowed_and_by_nobody_else(tab, tmp_path):
-    with closing(Household(tmp_path, f"sqlite:///{tmp_path}/jobs.db")) as household:
+    with closing(Household(tmp_path, f"sqlite:///{tmp_path}/jobs.db")) as household, visiting(tab):
         process, page = household.serve("app:scheduler", "--allow-trigger")
         origin = page.rstrip("/")
         token = json.loads(get(page, "/events", limit=65_536)[2].removeprefix("data: "))["parts"]["about"]["token"]
@@ -474,6 +510,7 @@ def test_a_job_is_run_by_two_clicks_where_that_is_allowed_and_by_nobody_else(tab
         until(tab, f"{text('.said')}.startsWith('runs, slot')")
         wait_until((tmp_path / "woken").exists, "the job runs")
         until(tab, f"{row('sleeps')}.querySelector('.cell') != null")
+        tab.open("about:blank", 1280)
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0
 

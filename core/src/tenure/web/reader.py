@@ -19,7 +19,7 @@ _LINGER_S = 10.0
 """A browser that comes back soon finds the reader at work."""
 _ENTER_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
-_RECORDS = 2_000
+_RECORDS = 1_000
 
 
 class Reader:

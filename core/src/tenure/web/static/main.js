@@ -7,7 +7,7 @@ import * as list from "./jobs.js";
 import * as lately from "./lately.js";
 import { about as page, held, isConnected, job, jobs, onNews, parts, start } from "./live.js";
 import * as story from "./story.js";
-import { about, clock, now, toggleZone, zone } from "./time.js";
+import { clock, now, toggleZone, zone } from "./time.js";
 
 let changed = new Set();
 let frame;
@@ -82,7 +82,7 @@ function tellTrouble() {
   const text = !isConnected()
     ? parts.size ? "The server of this page does not answer; what you see is old." : ""
     : store.state === "away"
-      ? `The store has been away for ${about(now() - store.since_ms)}; what you see is old. ${store.error}`
+      ? `The store has been away since ${clock(store.since_ms - (store.since_ms % 1_000))}; what you see is old. ${store.error}`
       : "";
   const box = find("#trouble");
   box.hidden = text === "";

@@ -21,21 +21,18 @@ export function close() {
 
 // Without a slot it is about the job alone. What was asked for before and comes later is dropped.
 export async function open(name, slot) {
-  const again = shown?.name === name && shown?.slot === slot;
   shown = { name, slot };
   const number = ++asked;
   try {
     const [story, slots] = await Promise.all([
       slot === undefined ? undefined : ask("story", { job: name, slot }),
-      again ? panel.slots : ask("slots", { job: name }),
+      ask("slots", { job: name }),
     ]);
-    if (number !== asked || !shown) return;
-    panel.slots = slots;
-    draw(name, story, slots);
+    if (number === asked && shown) draw(name, story, slots);
   } catch (error) {
     if (number === asked && shown) panel.replaceChildren(head(name), make("p", { class: "error" }, error.message));
   }
-  panel.hidden = false;
+  panel.hidden = shown === undefined;
 }
 
 function head(name) {
