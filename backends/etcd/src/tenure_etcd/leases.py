@@ -49,9 +49,9 @@ class Lease:
     """A lease for one run, given back if it was not used."""
 
     def __init__(self, cluster: Cluster, spares: Spares, lease_ms: int) -> None:
-        self.used = False
+        self.used: bool = False
         """Whether a run hangs on it, or may."""
-        self.is_spare = False
+        self.is_spare: bool = False
         """Whether another run had it, so that it must be renewed."""
         self._cluster = cluster
         self._spares = spares

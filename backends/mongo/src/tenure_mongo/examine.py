@@ -9,7 +9,7 @@ from tenure.model import Finding
 from tenure_mongo.expressions import Document
 from tenure_mongo.link import Link
 
-NEEDED = {
+NEEDED: dict[str, tuple[str, ...]] = {
     "tenure_jobs": ("find", "insert", "update"),
     "tenure_results": ("find", "insert", "update", "remove"),
     "tenure_cards": ("find", "insert", "update", "remove"),
