@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import grpc  # type: ignore[import-untyped]  # grpcio has no annotations
-from aetcd.rpc import rpc_pb2_grpc as stubs  # type: ignore[import-untyped]  # aetcd has no annotations
+from aetcd.rpc import rpc_pb2 as pb  # type: ignore[import-untyped]  # aetcd has no annotations
+from aetcd.rpc import rpc_pb2_grpc as stubs
 from tenure.errors import BackendMisconfigured, BackendUnavailable
 
 from tenure_etcd import errors, requests
@@ -47,7 +48,12 @@ class Member:
         self.drop: Any = kv.DeleteRange
         self.grant: Any = lease.LeaseGrant
         self.revoke: Any = lease.LeaseRevoke
-        self.keep_alive: Any = lease.LeaseKeepAlive
+        # It has streams, but one that ends after a single request is as good, and cheaper to have as a plain call.
+        self.keep_alive: Any = channel.unary_unary(
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            request_serializer=pb.LeaseKeepAliveRequest.SerializeToString,
+            response_deserializer=pb.LeaseKeepAliveResponse.FromString,
+        )
         self.authenticate: Any = stubs.AuthStub(channel).Authenticate
         self.status: Any = stubs.MaintenanceStub(channel).Status
         self.members: Any = stubs.ClusterStub(channel).MemberList
@@ -201,17 +207,7 @@ class Cluster:
     async def _send(
         self, member: Member, method: str, request: Request, metadata: tuple[tuple[str, str], ...]
     ) -> Answer:
-        if method != "keep_alive":
-            return await getattr(member, method)(request, metadata=metadata)
-        stream = member.keep_alive(metadata=metadata)
-        try:
-            await stream.write(request)
-            answer = await stream.read()
-        finally:
-            stream.cancel()
-        if answer is grpc.aio.EOF:
-            raise BackendUnavailable(f"{self.settings}: the stream of a heartbeat ended without an answer")
-        return answer
+        return await getattr(member, method)(request, metadata=metadata)
 
     async def _authenticate(self, stale: str | None) -> None:
         """A token instead of the stale one, unless another call has had one meanwhile."""
