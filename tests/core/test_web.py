@@ -65,13 +65,19 @@ def test_a_slot_s_attempts_come_in_order_and_then_why_it_was_given_up():
 
 
 def test_a_job_without_a_card_shows_what_its_records_tell():
-    document = job_document("sync", None, [row(NOON)], health_of(None, [row(NOON)], Health()), None)
+    document = job_document("sync", None, [row(NOON)], health_of(None, [row(NOON)], Health()), NOON)
     assert document["success_at_ms"] == NOON + 100
-    assert document["card"] is document["next_slot"] is document["overdue_at_ms"] is None
+    assert document["card"] is document["due_slot"] is document["overdue_at_ms"] is None
+
+
+def test_the_slot_that_is_due_is_the_first_one_of_which_nothing_is_known():
+    later = NOON + 3_600 * SECOND
+    assert job_document("sync", card(), [row(NOON)], Health(), later)["due_slot"] == NOON + 10 * SECOND
+    assert job_document("sync", card(), [], Health(), later)["due_slot"] == later + 10 * SECOND
 
 
 def test_only_so_many_slots_are_sent_to_everyone():
-    document = job_document("sync", card(), [row(NOON - i * SECOND) for i in range(500)], Health(), None)
+    document = job_document("sync", card(), [row(NOON - i * SECOND) for i in range(500)], Health(), NOON)
     assert len(document["slots"]) < 100
     assert document["more"]
 

@@ -100,6 +100,14 @@ class Household:
         runs = self.ask(lambda backend: backend.active([job])).runs
         return runs[-1] if runs else None
 
+    def is_known(self, job):
+        """Whether there is a card of the job, and a record."""
+
+        async def both(backend):
+            return await backend.results(job) and job in {card.job for card in await backend.cards()}
+
+        return self.ask(both)
+
     def close(self):
         self._ending.close()
 
@@ -258,6 +266,15 @@ def test_who_holds_a_run_is_told_with_a_lease_that_counts_down_and_is_renewed(ta
 
     wait_until(down_and_up, lambda: f"it goes down and up: {seen}")
     assert "two" in tab.ask(f"{item}.innerText")
+
+
+def test_a_slot_that_nobody_starts_is_told(tab, tmp_path):
+    with closing(Household(tmp_path, f"sqlite:///{tmp_path}/jobs.db")) as household, visiting(tab):
+        instance = household.start("run", "app:scheduler")
+        wait_until(lambda: household.is_known("works"), "a run is recorded")
+        instance.kill()
+        look(tab, household.serve(household.url)[1])
+        until(tab, f"/due for \\d+ s/.test({row('works')}.innerText)")
 
 
 # The story of a slot
@@ -425,6 +442,35 @@ def test_a_store_that_is_away_from_the_start_is_told_without_its_password(tab, t
         out, error = process.communicate(timeout=PATIENCE_S)
         assert "the page tells when it is there" in error
         assert "secret" not in seen + out + error
+
+
+MOUNTED = """
+import os, socket, uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from tenure.web import page
+
+app = Starlette(routes=[Mount("/below/here", page(os.environ["URL"]))])
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{listener.getsockname()[1]}/below/here/ ", flush=True)
+config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+uvicorn.Server(config).run(sockets=[listener])
+"""
+
+
+def test_it_can_be_a_part_of_an_application(tab, household):
+    process = subprocess.Popen(
+        (sys.executable, "-c", MOUNTED), env={"URL": household.url}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        with visiting(tab):
+            page = process.stdout.readline().strip()
+            look(tab, page)
+            click(tab, f"{row('fails')}.querySelector('.cell')")
+            until(tab, f"{text('#story pre')}.includes('says no')")
+        assert get(page, urlsplit(page).path, Host="jobs.example")[0] == 200  # that is up to the application
+    finally:
+        _end(process)
 
 
 # Who may ask for what

@@ -77,9 +77,10 @@ def _application(
     try:
         from tenure.web import page
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _NEEDED:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
             raise
-        raise click.ClickException(f'the page needs {error.name}; run: pip install "tenure[web]"') from None
+        raise click.ClickException(f'the page needs {missing}; run: pip install "tenure[web]"') from None
     return page(source, namespace=namespace, jobs=jobs, hosts=hosts, allow_trigger=allow_trigger)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tenure.duration import to_text
 from tenure.history import Row
 from tenure.model import ActiveRun, JobCard
-from tenure.outlook import is_gone, newest_success, overdue_at_ms
+from tenure.outlook import is_gone, newest_success, next_slot, overdue_at_ms
 from tenure.story import Known, tell
 
 Document = dict[str, Any]
@@ -25,9 +25,7 @@ class Health:
     overdue_at_ms: int | None = None
 
 
-def job_document(
-    name: str, card: JobCard | None, rows: Sequence[Row], health: Health, next_slot: int | None
-) -> Document:
+def job_document(name: str, card: JobCard | None, rows: Sequence[Row], health: Health, now_ms: int) -> Document:
     """All that is shown of a job in the list of jobs; without a card, what its records alone tell."""
     slots = slot_documents(rows)
     return {
@@ -36,7 +34,7 @@ def job_document(
         "more": len(slots) > SLOTS_SHOWN,
         "success_at_ms": health.success and health.success.ended_at,
         "overdue_at_ms": health.overdue_at_ms,
-        "next_slot": next_slot,
+        "due_slot": card and next_slot(card, rows[0].slot if rows else now_ms),
         "card": card and card_document(card),
     }
 

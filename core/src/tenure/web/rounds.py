@@ -123,7 +123,7 @@ class Rounds:
         look.read_ms = self._clock.monotonic_ms()
         look.next_slot = None if card is None else next_slot(card, self.now_ms())
         look.health = health_of(card, rows, look.health)
-        self._board.put(f"job {job}", job_document(job, card, rows, look.health, look.next_slot))
+        self._board.put(f"job {job}", job_document(job, card, rows, look.health, self.now_ms()))
 
 
 def _by_job(runs: Iterable[ActiveRun]) -> dict[str, list[ActiveRun]]:

@@ -5,6 +5,7 @@ import { find, make, say } from "./dom.js";
 import { held, job, jobs } from "./live.js";
 import { about, now } from "./time.js";
 
+const PATIENCE_MS = 5_000;
 const list = find("#rows");
 const filter = find("#filter");
 const rows = new Map();
@@ -141,6 +142,7 @@ function tell(row, known) {
   const overdue = isOverdue(known.job);
   row.classList.toggle("overdue", overdue);
   row.classList.toggle("troubled", !overdue && isTroubled(known.job));
+  row.classList.toggle("waiting", isWaiting(known));
   ripen(row.querySelector(".next"), known);
   say(first, overdue ? `overdue ${about(now() - known.overdue_at_ms)}` : state(known));
   say(second, history(known, overdue));
@@ -148,9 +150,9 @@ function tell(row, known) {
 
 // The slot to come fills up until it is due.
 function ripen(next, known) {
-  const left = known.next_slot - now();
-  const whole = known.next_slot - (known.slots[0]?.[0] ?? Number.NaN);
-  next.classList.toggle("none", known.next_slot === null);
+  const left = known.due_slot - now();
+  const whole = known.due_slot - (known.slots[0]?.[0] ?? Number.NaN);
+  next.classList.toggle("none", known.due_slot === null);
   next.firstChild.style.transform = `scaleY(${whole > 0 ? Math.min(Math.max(1 - left / whole, 0), 1) : 0})`;
 }
 
@@ -158,9 +160,15 @@ function state(known) {
   const runs = holds.get(known.job);
   if (runs?.some((run) => !run.live)) return "lease over";
   if (runs) return `running ${about(now() - runs[0].started_at)}`;
-  if (known.next_slot === null) return known.card ? "no slot to come" : "";
-  const left = known.next_slot - now();
-  return left > 0 ? `due in ${about(left + 999)}` : "due now";
+  if (known.due_slot === null) return known.card ? "no slot to come" : "";
+  const left = known.due_slot - now();
+  if (left > 0) return `due in ${about(left + 999)}`;
+  return isWaiting(known) ? `due for ${about(-left)}` : "due now";
+}
+
+// A slot is due, and nobody has started it for a while.
+function isWaiting(known) {
+  return known.due_slot !== null && now() - known.due_slot > PATIENCE_MS && !holds.has(known.job);
 }
 
 function history(known, overdue) {

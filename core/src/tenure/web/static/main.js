@@ -52,7 +52,7 @@ function tellVerdict() {
   const overdue = jobs().filter(list.isOverdue).length;
   const count = jobs().length;
   const text = !parts.has("names")
-    ? "Looking …"
+    ? parts.get("store")?.state === "away" ? "The store is away" : "Looking …"
     : count === 0
       ? "No jobs yet"
       : overdue === 0
@@ -65,7 +65,7 @@ function tellVerdict() {
     document.title = title;
     find("#icon").href = overdue ? "static/alarm.svg" : "static/calm.svg";
   }
-  say(find("#counts"), counts());
+  say(find("#counts"), parts.has("names") ? counts() : "");
 }
 
 function counts() {
@@ -79,10 +79,12 @@ function counts() {
 
 function tellTrouble() {
   const store = parts.get("store") ?? {};
+  const old = parts.has("names") ? " What you see is old." : "";
+  const since = store.since_ms - (store.since_ms % 1_000);
   const text = !isConnected()
-    ? parts.size ? "The server of this page does not answer; what you see is old." : ""
+    ? parts.size ? `The server of this page does not answer.${old}` : ""
     : store.state === "away"
-      ? `The store has been away since ${clock(store.since_ms - (store.since_ms % 1_000))}; what you see is old. ${store.error}`
+      ? `The store has been away since ${clock(since)}.${old} ${store.error}`
       : "";
   const box = find("#trouble");
   box.hidden = text === "";

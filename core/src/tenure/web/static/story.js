@@ -121,7 +121,7 @@ function jobParts(name) {
   const facts = [
     ["Schedule", card.words],
     ["", card.schedule.startsWith("cron ") ? card.schedule : null],
-    ["Next slot", known.next_slot === null ? "none" : moment(known.next_slot)],
+    ["Next slot", known.due_slot === null ? "none" : moment(known.due_slot)],
     ["Lease", card.lease],
     ["Attempts", `at most ${card.max_attempts}`],
     ["Overlap", card.overlap],
