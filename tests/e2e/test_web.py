@@ -324,6 +324,16 @@ def test_a_click_on_a_job_tells_what_it_is_and_all_its_slots(tab, page):
     until(tab, "document.querySelector('#story .lines') != null")
 
 
+def test_the_slots_of_an_open_job_go_on_and_keep_the_focus(tab, page):
+    look(tab, page)
+    click(tab, f"{row('works')}.querySelector('.job')")
+    until(tab, "document.querySelector('.kept .cell') != null")
+    tab.ask("document.querySelector('.kept').lastElementChild.focus()")
+    seen = tab.ask("document.activeElement.dataset.slot")
+    until(tab, f"Number(document.querySelector('.kept').lastElementChild.dataset.slot) > {seen}")
+    assert tab.ask("document.activeElement.dataset.slot") == seen
+
+
 def test_a_click_on_a_holder_tells_the_story_of_what_it_holds(tab, page):
     look(tab, page)
     until(tab, "document.querySelector('.run[data-job=\"is held\"]') != null")
@@ -551,6 +561,7 @@ def test_a_job_is_run_by_two_clicks_where_that_is_allowed_and_by_nobody_else(tab
         click(tab, f"{row('sleeps')}.querySelector('.job')")
         until(tab, "document.querySelector('.trigger') != null")
         click(tab, "document.querySelector('.trigger')")
+        until(tab, "document.querySelector('.trigger.yes') != null")
         assert not (tmp_path / "woken").exists()
         click(tab, "document.querySelector('.trigger.yes')")
         until(tab, f"{text('.said')}.startsWith('runs, slot')")

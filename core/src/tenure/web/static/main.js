@@ -27,7 +27,10 @@ function render() {
   if (names.has("held")) holders.show();
   lately.show();
   const { name, slot } = story.current() ?? {};
-  if (name !== undefined && names.has(`job ${name}`) && slotChanged(name, slot)) story.open(name, slot);
+  if (name !== undefined && names.has(`job ${name}`)) {
+    story.refresh();
+    if (slotChanged(name, slot)) story.open(name, slot);
+  }
   tick();
 }
 

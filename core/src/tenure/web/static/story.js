@@ -1,13 +1,15 @@
 // The story of a slot, and what its job is.
 
 import { fill } from "./cells.js";
-import { find, make } from "./dom.js";
+import { find, make, say } from "./dom.js";
 import { about as page, ask, job } from "./live.js";
 import { day, clock, moment, now, took, about, zone } from "./time.js";
 
 const panel = find("#story");
 let shown;
 let asked = 0;
+let kept = [];
+let trigger;
 
 export function current() {
   return shown;
@@ -15,12 +17,14 @@ export function current() {
 
 export function close() {
   shown = undefined;
+  trigger = undefined;
   panel.hidden = true;
   panel.replaceChildren();
 }
 
 // Without a slot it is about the job alone. What was asked for before and comes later is dropped.
 export async function open(name, slot) {
+  if (shown?.name !== name) trigger = undefined;
   shown = { name, slot };
   const number = ++asked;
   try {
@@ -35,6 +39,17 @@ export async function open(name, slot) {
   panel.hidden = shown === undefined;
 }
 
+// New slots join those that are kept; all else stays as it is, and so does the focus.
+export function refresh() {
+  const strip = panel.querySelector(".kept");
+  if (!strip) return;
+  const fresh = job(shown.name)?.slots ?? [];
+  const oldest = fresh.at(-1)?.[0] ?? Number.POSITIVE_INFINITY;
+  kept = [...fresh, ...kept.filter((slot) => slot[0] < oldest)];
+  fill(strip, kept, String(shown.slot));
+  say(panel.querySelector(".count"), `${kept.length} slots kept`);
+}
+
 function head(name) {
   const close = make("button", { class: "close", "aria-label": "Close", title: "Close (Esc)" }, "×");
   return make("div", { class: "head" }, make("h2", { id: "story-title" }, name), close);
@@ -42,13 +57,12 @@ function head(name) {
 
 function draw(name, story, slots) {
   const top = panel.scrollTop;
-  panel.replaceChildren(
-    head(name),
-    ...(story ? slotParts(story) : []),
-    ...jobParts(name),
-    ...(slots.length ? [make("h3", {}, `${slots.length} slots kept`), grid(slots)] : []),
-  );
+  const focused = panel.contains(document.activeElement) ? document.activeElement : undefined;
+  kept = slots;
+  panel.replaceChildren(head(name), ...(story ? slotParts(story) : []), ...jobParts(name), ...slotsParts());
   panel.scrollTop = top;
+  const again = focused?.dataset.slot ? `[data-slot="${focused.dataset.slot}"]` : ".close";
+  if (focused) (panel.contains(focused) ? focused : panel.querySelector(again))?.focus();
 }
 
 function slotParts(story) {
@@ -116,7 +130,7 @@ function jobParts(name) {
   const known = job(name);
   const card = known?.card;
   const parts = [];
-  if (page().triggers.includes(name)) parts.push(trigger(name));
+  if (page().triggers.includes(name)) parts.push((trigger ??= triggers(name)));
   if (!card) return [...parts, make("p", { class: "soft" }, "No instance has left a card of this job in the store.")];
   const facts = [
     ["Schedule", card.words],
@@ -133,14 +147,15 @@ function jobParts(name) {
   return [...parts, make("h3", {}, "The job"), list];
 }
 
-function grid(slots) {
+function slotsParts() {
+  if (!kept.length) return [];
   const strip = make("div", { class: "strip kept", role: "group", "aria-label": "All slots kept" });
-  fill(strip, slots, String(shown.slot));
-  return strip;
+  fill(strip, kept, String(shown.slot));
+  return [make("h3", { class: "count" }, `${kept.length} slots kept`), strip];
 }
 
 // To run a job takes two clicks, the second one where the first was not.
-function trigger(name) {
+function triggers(name) {
   const box = make("p", { class: "triggers" });
   const said = make("span", { class: "said", role: "status" });
   const first = make("button", { class: "trigger", onclick: () => box.replaceChildren(...sure) }, "Run now …");
