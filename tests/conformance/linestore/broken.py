@@ -318,6 +318,21 @@ class AnySchema(LineBackend):
         return await super().connected()
 
 
+class AnyFormat(LineBackend):
+    """Does not look by which version a job was stored."""
+
+    async def exchange(self, request):
+        return await super().exchange({**request, "any": True})
+
+
+class LooksAtClaimsAlone(LineBackend):
+    """Looks by which version a job was stored when it is claimed or shown, and not when its run ends."""
+
+    async def exchange(self, request):
+        unseen = request["call"] in ("finish", "release")
+        return await super().exchange({**request, "any": unseen})
+
+
 class ClientClock(LineBackend):
     """Decides by its own process's clock, which it sends along; its servers believe it."""
 
@@ -548,6 +563,8 @@ BROKEN = [
     Broken(("FLT-014",), RepeatsPassword),
     Broken(("FLT-014", "FLT-015"), RefusedIsUnavailable),
     Broken(("FLT-015",), AnySchema),
+    Broken(("FLT-016",), AnyFormat),
+    Broken(("FLT-016",), LooksAtClaimsAlone),
     Broken(("FLT-032", "FLT-033"), ClientClock, BelievingServer),
     Broken(("FLT-012", "FLT-013"), server=ForgetfulServer),
     Broken(("FLT-013",), server=ShorteningServer),

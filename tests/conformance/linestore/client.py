@@ -150,7 +150,10 @@ class LineBackend:
         self.check_home()
         told = [to_plain(one) for one in arguments]
         request = {"call": call, "namespace": self._namespace, "arguments": told, "options": options}
-        return answer_of(call, (await self.asked(request))["answer"])
+        reply = await self.asked(request)
+        if "newer" in reply:
+            raise BackendMisconfigured(f"line://{self._host}: a later version stored the job; upgrade the client")
+        return answer_of(call, reply["answer"])
 
     async def asked(self, request):
         """The reply, in time; BackendUnavailable for whatever the network does."""

@@ -22,6 +22,7 @@ class Server:
         self.port = 0
         self._writers = set()
         self._backends = {}
+        self._newer = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="linestore", daemon=True)
         self._thread.start()
@@ -37,6 +38,10 @@ class Server:
         self._in_loop(self._hang_up())
         self.forget()
         self._in_loop(self._listen())
+
+    def outdate(self, namespace, job):
+        """From now on the job's state is of a later version."""
+        self._newer.add((namespace, job))
 
     def forget(self):
         """What a restart loses; nothing, if it is as it should be."""
@@ -97,7 +102,15 @@ class Server:
             pushing.cancel()
             await asyncio.gather(pushing, return_exceptions=True)
 
+    def is_newer(self, request):
+        """Whether it is about a job whose state the client cannot know, and the client cares."""
+        about = request["arguments"][0]
+        jobs = about if isinstance(about, list) else [about["job"] if isinstance(about, dict) else about]
+        return not request.get("any") and any((request["namespace"], job) in self._newer for job in jobs)
+
     async def answer(self, request):
+        if self.is_newer(request):
+            return {"newer": True}
         backend = await self.backend(request["namespace"])
         call, arguments = request["call"], arguments_of(request["call"], request["arguments"])
         return {"answer": to_plain(await getattr(backend, call)(*arguments, **request["options"]))}

@@ -24,6 +24,10 @@ async def newer(url):
     return with_option(url, "schema", "0")
 
 
+async def newer_job(url, namespace, job):
+    server_on(urlsplit(url).port).outdate(namespace, job)
+
+
 def make_target(client_type=LineBackend, server_type=Server, *, reference=""):
     return Target(
         name="line",
@@ -31,7 +35,7 @@ def make_target(client_type=LineBackend, server_type=Server, *, reference=""):
         serve=lambda _how: serving(server_type),
         open=lambda url, namespace: client_type(url, namespace=namespace),
         capabilities=Capabilities(durable=True, shared=True),
-        faults=proxied(port=4321, restart=restart, wrong=wrong, newer=newer),
+        faults=proxied(port=4321, restart=restart, wrong=wrong, newer=newer, newer_job=newer_job),
         reference=reference or f"{__name__}:line",
     )
 

@@ -6,7 +6,7 @@ from tenure.decision import KEPT_UNFINISHED
 from tenure.model import Claim, Ending
 
 from tenure_dynamodb import item
-from tenure_dynamodb.item import MOST_CALLS, Known
+from tenure_dynamodb.item import LAYOUT, MOST_CALLS, Known
 
 ROOM = {"skip": 1, "allow": KEPT_UNFINISHED}
 """Fewer unfinished runs than this, and a first claim of a newer slot is won and supersedes nothing."""
@@ -15,11 +15,16 @@ _WIN = (
     "SET newest = :slot, fence = :now, unfinished = if_not_exists(unfinished, :zero) + :one,"
     " calls = list_append(if_not_exists(calls, :none), :call) ADD held :held"
 )
-_CAN_WIN = "attribute_not_exists(pk) OR newest < :slot AND fence < :now AND unfinished < :room AND size(calls) < :most"
+_KNOWN = "(attribute_not_exists(layout) OR layout = :layout)"
+"""No later version has written the item since it was last read."""
+_CAN_WIN = (
+    "attribute_not_exists(pk) OR newest < :slot AND fence < :now AND unfinished < :room AND size(calls) < :most"
+    f" AND {_KNOWN}"
+)
 _RENEW = "SET calls = list_append(calls, :call)"
 _END = "SET unfinished = unfinished - :one, calls = list_append(calls, :call) DELETE held :held"
 _RELEASE = "SET calls = list_append(calls, :call) DELETE held :held"
-_HOLDS = "contains(held, :holder) AND size(calls) < :most"
+_HOLDS = f"contains(held, :holder) AND size(calls) < :most AND {_KNOWN}"
 _UNCHANGED = "stamp = :stamp AND size(calls) = :calls"
 _UNCHANGED_SINCE_NEW = "attribute_not_exists(stamp) AND size(calls) = :calls"
 _NEW = "attribute_not_exists(pk)"
@@ -45,6 +50,7 @@ def win(claim: Claim, now: int) -> Update:
         ":held": {"BS": [item.holder(claim.slot, claim.token)]},
         ":room": _number(ROOM[claim.overlap]),
         ":most": _number(MOST_CALLS),
+        ":layout": _number(LAYOUT),
     }
     return _update(_WIN, _CAN_WIN, values)
 
@@ -77,7 +83,12 @@ def unchanged(known: Known) -> dict[str, Any]:
 
 
 def _held(slot: int, token: str, call: str) -> dict[str, Any]:
-    return {":holder": {"B": item.holder(slot, token)}, ":call": _calls(call), ":most": _number(MOST_CALLS)}
+    return {
+        ":holder": {"B": item.holder(slot, token)},
+        ":call": _calls(call),
+        ":most": _number(MOST_CALLS),
+        ":layout": _number(LAYOUT),
+    }
 
 
 def _update(update: str, condition: str, values: dict[str, Any]) -> Update:

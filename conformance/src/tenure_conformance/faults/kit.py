@@ -3,15 +3,16 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tenure_conformance.faults.proxy import Proxy
 
-Power = Literal["network", "silence", "restart", "wrong", "newer"]
+Power = Literal["network", "silence", "restart", "wrong", "newer", "newer-job"]
 """``network``: bytes on the way can be harmed. ``silence``: the store gives no answer. ``restart``: it cuts off all its
 clients and comes back with what it stored. ``wrong``: there are URLs that it will not serve. ``newer``: there is one of
-a newer schema."""
+a newer schema. ``newer-job``: a job's state can be made one that a later version has stored."""
 
 Hook = Callable[[], Awaitable[None]]
 
@@ -33,6 +34,8 @@ class Faults:
     wrong: Mapping[str, str] = field(default_factory=dict)
     """What is wrong, and a URL with that; entering it must be BackendMisconfigured."""
     newer: str | None = None
+    newer_job: Callable[[str, str], Awaitable[None]] | None = None
+    """Makes the state of a job that is stored one of a later version: ``newer_job(namespace, job)``."""
     proxy: Proxy | None = None
 
     @property
@@ -56,6 +59,7 @@ def proxied(
     restart: Callable[[str], Awaitable[None]] | None = None,
     wrong: Callable[[str], Mapping[str, str]] | None = None,
     newer: Callable[[str], Awaitable[str]] | None = None,
+    newer_job: Callable[[str, str, str], Awaitable[None]] | None = None,
     endpoint: Callable[[str, int], tuple[str, int]] | None = None,
     through: Callable[[str, str, int], str] | None = None,
     timeout_option: str = "timeout",
@@ -66,10 +70,11 @@ def proxied(
     ``through(url, host, port)`` puts others in their place, for URLs that are not ``scheme://user@host:port/…``.
     ``restart(url)`` restarts the store and returns when it answers again, ``wrong(url)`` gives URLs that it will not
     serve, by what is wrong with them, and ``newer(url)`` one of a place with a schema of a later version.
+    ``newer_job(url, namespace, job)`` makes the state of that job one that a later version has stored.
     """
-    offered = {"restart": restart, "wrong": wrong, "newer": newer}
+    offered = {"restart": restart, "wrong": wrong, "newer": newer, "newer-job": newer_job}
     powers: set[Power] = {"network", "silence"}
-    powers |= {power for power in ("restart", "wrong", "newer") if offered[power] is not None}
+    powers |= {power for power in ("restart", "wrong", "newer", "newer-job") if offered[power] is not None}
 
     @asynccontextmanager
     async def open_proxied(url: str, timeout_ms: int) -> AsyncIterator[Faults]:
@@ -89,6 +94,7 @@ def proxied(
                 restart=restarted if restart is not None else None,
                 wrong=wrong(url) if wrong is not None else {},
                 newer=await newer(url) if newer is not None else None,
+                newer_job=partial(newer_job, url) if newer_job is not None else None,
                 proxy=proxy,
             )
 

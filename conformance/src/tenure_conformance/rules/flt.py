@@ -439,6 +439,45 @@ async def newer_schema(bench: Bench) -> None:
 
 
 @rule(
+    "FLT-016",
+    level="faults",
+    needs="newer-job",
+    spec=("enter-newer-schema", "errors-misconfigured", "errors-never-outcome"),
+    pace="timed",
+)
+async def newer_job(bench: Bench) -> None:
+    """What a later version has stored for a job is refused with the remedy by clients that were there before, in each
+    call that would tell, take or end its runs, and other jobs go on."""
+    faults = await faults_of(bench, timeout_ms=PATIENT_MS)
+    assert faults.newer_job is not None, "the target declares the power 'newer-job' and cannot make one"
+    with healthy("entering"):
+        near = await bench.client("near", url=faults.url)
+    taken, other = await win(near, job="taken"), await win(near, job="other")
+    await faults.newer_job(bench.namespace, "taken")
+    refused: Calls = {
+        "finish": taken.finish,
+        "release": taken.release,
+        "claim": lambda: near.ask(job="taken"),
+        "claim of the next slot": lambda: near.ask(job="taken", slot=SLOT + 1),
+        "active": lambda: near.active("taken"),
+    }
+    told = (await in_time({"heartbeat": taken.heartbeat}, faults.timeout_ms))["heartbeat"]
+    # It may be the store's own lease that is renewed, which has no version.
+    assert told is True or isinstance(told, BackendMisconfigured), f"heartbeat: {told!r}"
+    for name, call in refused.items():
+        told = (await in_time({name: call}, faults.timeout_ms))[name]
+        assert isinstance(told, BackendMisconfigured), f"{name}: {told!r} is not BackendMisconfigured"
+        assert "upgrade" in str(told).lower(), f"{name}: the message names no remedy: {told}"
+    assert await _goes_on(other), "another job no longer goes on"
+
+
+async def _goes_on(held: Held) -> bool:
+    """Whether its holder still holds it."""
+    with healthy("a heartbeat of another job"):
+        return await held.heartbeat()
+
+
+@rule(
     "FLT-020",
     level="faults",
     needs="network",

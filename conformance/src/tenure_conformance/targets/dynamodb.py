@@ -68,6 +68,7 @@ def faults(*, restarts: bool) -> FaultKit:
         restart=restart if restarts else None,
         wrong=_wrong,
         newer=_newer,
+        newer_job=_newer_job,
         endpoint=endpoint_of,
         through=through,
     )
@@ -102,6 +103,22 @@ def _with_other_keys(url: str) -> str:
 async def _newer(url: str) -> str:
     """The server, marked for ``opened``: each namespace has a layout of its own."""
     return f"{url}{_NEWER}"
+
+
+async def _newer_job(url: str, namespace: str, job: str) -> None:
+    """The item of the job, with the layout of a much later version."""
+
+    def change() -> None:
+        client = _client(url)
+        client.update_item(
+            TableName="tenure",
+            Key={"pk": {"S": json.dumps([namespace, job], separators=(",", ":"))}, "sk": {"S": "state"}},
+            UpdateExpression="SET layout = :later",
+            ExpressionAttributeValues={":later": {"N": "1000000"}},
+        )
+        client.close()
+
+    await asyncio.to_thread(change)
 
 
 def _entered_by_a_later_version(url: str, namespace: str) -> None:

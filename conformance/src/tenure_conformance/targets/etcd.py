@@ -83,6 +83,18 @@ async def _newer(url: str) -> str:
     return f"{url}{_NEWER}"
 
 
+async def _newer_job(url: str, namespace: str, job: str) -> None:
+    """The state of the job, with the format of a much later version at its beginning."""
+    key = base64.b64encode(f"tenure/{namespace}/run/{job}/state".encode()).decode()
+
+    def change() -> None:
+        (kept,) = _asked(url, "/v3/kv/range", {"key": key})["kvs"]
+        _, comma, rest = base64.b64decode(kept["value"]).partition(b",")
+        _asked(url, "/v3/kv/put", {"key": key, "value": base64.b64encode(b"[1000000" + comma + rest).decode()})
+
+    await asyncio.to_thread(change)
+
+
 @asynccontextmanager
 async def _open(url: str, namespace: str) -> AsyncIterator[Any]:
     """The backend, entered; where the URL is marked, in a namespace that a much later version has entered before."""
@@ -107,7 +119,7 @@ target: Target = Target(
     ),
     timing=Timing(slack_ms=2_000),
     fences="revision",
-    faults=proxied(port=PORT, restart=restart, wrong=_wrong, newer=_newer),
+    faults=proxied(port=PORT, restart=restart, wrong=_wrong, newer=_newer, newer_job=_newer_job),
     distribution="tenure-etcd",
     store=lambda: " and ".join(f"etcd {version}" for version in dict.fromkeys(_seen.values())) or "etcd",
 )

@@ -72,6 +72,12 @@ async def _newer(url: str) -> str:
     return f"{url}{_NEWER}"
 
 
+async def _newer_job(url: str, namespace: str, job: str) -> None:
+    """The hash of the job, with the format of a much later version."""
+    key = f"tenure:{{{namespace}:{job}}}:runs"
+    await asyncio.to_thread(_told, url, f"HSET {key} format 1000000\r\n".encode())
+
+
 @asynccontextmanager
 async def _open(url: str, namespace: str) -> AsyncIterator[Any]:
     """The backend, entered; where the URL is marked, in a namespace that a much later version has entered before."""
@@ -99,7 +105,7 @@ target: Target = Target(
     serve=server.serve,
     open=_open,
     capabilities=Capabilities(durable=True, shared=True),
-    faults=proxied(port=PORT, restart=restart, wrong=_wrong, newer=_newer),
+    faults=proxied(port=PORT, restart=restart, wrong=_wrong, newer=_newer, newer_job=_newer_job),
     distribution="tenure-redis",
     store=lambda: " and ".join(dict.fromkeys(_seen.values())) or "Redis",
 )

@@ -65,6 +65,17 @@ class _File:
             connection.execute("insert into tenure_schema values (1000000)")
         return _url(path, timeout_ms)
 
+    async def newer_job(self, namespace: str, job: str) -> None:
+        """Put the format of a much later version before the job's state."""
+
+        def change() -> None:
+            state = "cast('[1000000' || substr(cast(state as text), instr(cast(state as text), ',')) as blob)"
+            with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
+                where = "where namespace = ? and job = ?"
+                connection.execute(f"update tenure_jobs set state = {state} {where}", (namespace, job))  # noqa: S608  fixed
+
+        await asyncio.to_thread(change)
+
     def _locked(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=30)
         connection.execute("begin exclusive")
@@ -89,6 +100,7 @@ async def _opened(_url_of_the_session: str, timeout_ms: int) -> AsyncIterator[Fa
                 restart=file.restart,
                 wrong=file.wrong(timeout_ms),
                 newer=file.newer(timeout_ms),
+                newer_job=file.newer_job,
             )
         finally:
             await file.heal()
@@ -106,7 +118,7 @@ target: Target = Target(
     serve=_serve,
     open=connected,
     capabilities=Capabilities(durable=True, shared=True),
-    faults=FaultKit(powers=frozenset({"silence", "restart", "wrong", "newer"}), open=_opened),
+    faults=FaultKit(powers=frozenset({"silence", "restart", "wrong", "newer", "newer-job"}), open=_opened),
     distribution="tenure-sqlite",
     store=lambda: f"SQLite {sqlite3.sqlite_version}",
 )
