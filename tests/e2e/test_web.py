@@ -216,7 +216,10 @@ def test_it_opens_without_errors_asks_only_its_own_server_and_never_scrolls_side
     assert asked
     assert {urlsplit(url).netloc for url in asked} == {urlsplit(page).netloc}
     assert tab.ask("document.documentElement.scrollWidth") <= width
-    assert tab.errors() == []
+    click(tab, f"{row('fails')}.querySelector('.cell')")
+    until(tab, f"{text('#story pre')}.includes('says no')")
+    assert tab.ask("document.documentElement.scrollWidth") <= width
+    assert tab.ask("(e => e.scrollTop + e.clientHeight >= e.scrollHeight - 1)(document.querySelector('#story pre'))")
 
 
 def test_it_shows_each_job_with_its_schedule_in_words_and_when_it_is_due(tab, page):

@@ -142,7 +142,7 @@ function tell(row, known) {
   const overdue = isOverdue(known.job);
   row.classList.toggle("overdue", overdue);
   row.classList.toggle("troubled", !overdue && isTroubled(known.job));
-  row.classList.toggle("waiting", isWaiting(known));
+  row.classList.toggle("waiting", !overdue && isWaiting(known));
   ripen(row.querySelector(".next"), known);
   say(first, overdue ? `overdue ${about(now() - known.overdue_at_ms)}` : state(known));
   say(second, history(known, overdue));
@@ -176,7 +176,9 @@ function history(known, overdue) {
   const ended = slot?.[1].at(-1)[3];
   if (!overdue && slot && isBad(status(slot)) && ended) return `${status(slot)} ${about(now() - ended)} ago`;
   if (known.success_at_ms) return `success ${about(now() - known.success_at_ms)} ago`;
-  return known.slots.length ? `no success in ${known.slots.length}${known.more ? "+" : ""} slots` : "no runs yet";
+  if (!known.slots.length) return "no runs yet";
+  const count = known.slots.length;
+  return `no success in ${count}${known.more ? "+" : ""} ${count === 1 ? "slot" : "slots"}`;
 }
 
 // The same place in the strip of the job above or below.

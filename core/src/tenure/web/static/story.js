@@ -61,6 +61,7 @@ function draw(name, story, slots) {
   kept = slots;
   panel.replaceChildren(head(name), ...(story ? slotParts(story) : []), ...jobParts(name), ...slotsParts());
   panel.scrollTop = top;
+  for (const error of panel.querySelectorAll("pre")) error.scrollTop = error.scrollHeight; // it ends with what it is
   const again = focused?.dataset.slot ? `[data-slot="${focused.dataset.slot}"]` : ".close";
   if (focused) (panel.contains(focused) ? focused : panel.querySelector(again))?.focus();
 }
@@ -91,14 +92,17 @@ function chart(slot, attempts) {
   return make("div", { class: "chart", "aria-hidden": "true" }, make("ol", {}, ...lanes), axis(from - slot, end - slot));
 }
 
+const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500].concat(
+  [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400].map((seconds) => seconds * 1_000),
+);
+
 function axis(from, to) {
-  const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find(
-    (seconds) => (to - from) / (seconds * 1_000) <= 5,
-  );
+  const step = STEPS_MS.find((ms) => (to - from) / ms <= 5) ?? to - from;
   const ticks = make("div", { class: "axis" });
-  for (let ms = Math.ceil(from / (step * 1_000)) * step * 1_000; step && ms <= to; ms += step * 1_000) {
+  for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) {
     const place = (ms - from) / (to - from);
-    const tick = make("span", {}, place > 0.87 ? "" : ms === 0 ? "due" : `+${ms < 1_000 ? `${ms} ms` : about(ms)}`);
+    const length = ms < 1_000 ? `${Math.round(ms)} ms` : about(ms);
+    const tick = make("span", {}, place > 0.87 ? "" : ms === 0 ? "due" : `+${length}`);
     tick.style.left = `${place * 100}%`;
     ticks.append(tick);
   }
