@@ -118,15 +118,17 @@ async def contended(url, rounds, claimers):
     database, times = f"bench-{uuid4().hex[:12]}", []
     async with AsyncMongoClient(url, maxPoolSize=32) as client, MongoBackend(client, database=database) as backend:
 
-        async def ask(slot):
+        async def ask(one):
             started = time.perf_counter()
-            outcome = (await backend.claim(claim(slot, overlap="allow"))).outcome
+            outcome = (await backend.claim(one)).outcome
             times.append((time.perf_counter() - started) * 1_000)
             return outcome
 
         for slot in range(FIRST, FIRST + rounds):
-            outcomes = await asyncio.gather(*(ask(slot) for _ in range(claimers)))
-            assert outcomes.count("won") == 1
+            claims = [claim(slot) for _ in range(claimers)]
+            outcomes = await asyncio.gather(*map(ask, claims))
+            assert sorted(outcomes) == ["running"] * (claimers - 1) + ["won"]
+            assert await backend.finish("sync", slot, claims[outcomes.index("won")].token, "success")
         await client.drop_database(database)
     return times
 
