@@ -28,7 +28,8 @@ def test_a_link_to_a_directory_leads_to_its_page_on_the_site():
 
 
 def test_every_page_is_in_the_navigation():
-    nav = set(re.findall(r"(\S+\.md)$", (DOCS.parent / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    nav = re.findall(r"(?:- |: )(\S+\.md)$", (DOCS.parent / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert len(nav) == len(set(nav))
     pages = {f"docs/{page.name}" for page in DOCS.glob("*.md")}
     pages |= {f"docs/reference/{module}.md" for module in stage["MODULES"]}
-    assert pages <= nav
+    assert pages <= set(nav)
