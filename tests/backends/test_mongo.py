@@ -416,6 +416,60 @@ def test_majority_and_primary_whatever_the_url_says_and_one_round_trip_each(mong
         assert command.get("$readPreference", {"mode": "primaryPreferred"})["mode"] in ("primary", "primaryPreferred")
 
 
+def test_a_job_that_never_ran_has_no_document(mongo_server, database, raw):
+    """A claim that cannot win by what is known of the clock is one read."""
+    commands = Commands()
+    now = int(time.time() * 1_000)
+    cannot_win = [
+        claim(slot=now - 100_000, max_late_ms=1_000),
+        claim(slot=now + 100_000),
+        claim(slot=now, mode="takeover"),
+    ]
+
+    async def main():
+        url = mongo_server.url(database)
+        made = MongoBackend(lambda: AsyncMongoClient(url, event_listeners=[commands]), database=database)
+        async with made as entered:
+            commands.sent.clear()
+            return [(await entered.claim(one)).outcome for one in cannot_win]
+
+    assert asyncio.run(main()) == ["late", "none", "none"]
+    assert [next(iter(command)) for command in commands.of_calls()] == ["find"] * 3
+    assert raw.tenure_jobs.find_one({"_id.job": "sync"}) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+def test_a_wrong_guess_of_the_clock_costs_a_command_and_changes_no_answer(running, ahead_ms):
+    now = int(time.time() * 1_000)
+
+    async def scenario(entered):
+        async def told(one):
+            entered._link.learn_clock(now + ahead_ms)
+            return (await entered.claim(one)).outcome
+
+        assert await told(claim("late", now - 100_000, max_late_ms=1_000)) == "late"
+        assert await told(claim("early", now + 100_000)) == "none"
+        assert await told(claim("won", now, max_late_ms=100_000)) == "won"
+        assert await told(claim("won", now, max_late_ms=100_000)) == "running"
+
+    running(scenario)
+
+
+def test_a_run_that_was_never_won_can_be_ended_by_nobody(running, raw):
+    """Also where its job has a document: a claim that came a little too late may have made it."""
+
+    async def scenario(entered):
+        now = int(time.time() * 1_000)
+        entered._link.learn_clock(now - 100_000)
+        assert (await entered.claim(claim(slot=now - 100_000, max_late_ms=1_000))).outcome == "late"
+        assert not await entered.finish("sync", now - 100_000, "nobody", "success")
+        assert not await entered.release("sync", now - 100_000, "nobody")
+        assert not await entered.heartbeat("sync", now - 100_000, "nobody")
+
+    running(scenario)
+    assert raw.tenure_jobs.find_one({"_id.job": "sync"})["runs"] == []
+
+
 def test_a_reply_without_the_projection_is_asked_for_again(running, monkeypatch):
     """So the server answers a findAndModify that was repeated on the way: with the document as it is stored."""
     command, stripped = Link.command, []
