@@ -23,8 +23,10 @@ NEVERS = 2
 """After so many that did not happen, no more are waited for."""
 JOBS = "10000"
 RATES = ("runs", "runs_by_default", "waiting")
+CALLS = ("cycle", "asked")
+"""Measured on one core."""
 WORKERS = ("worker", "worker_by_default")
-MEASURES = ("cycle", *RATES, *WORKERS, "burst", "imports")
+MEASURES = (*CALLS, *RATES, *WORKERS, "burst", "imports")
 
 
 def main() -> None:
@@ -45,11 +47,11 @@ def _measure(wanted: set[str], results: dict) -> None:
     results["machine"] = described() | {"first_in_line": first_in_line()}
     results["versions"] = {each.name: pinned(each.script) for each in SUBJECTS if each.script.startswith("peer_")}
     for store in SERVERS:
-        if wanted & {"cycle", *RATES, *WORKERS}:
+        if wanted & {*CALLS, *RATES, *WORKERS}:
             _measure_store(store, wanted, results)
             page.keep(results)
     if "burst" in wanted:
-        results["burst"] = {"memory": {each.name: _burst(each) for each in SUBJECTS if "burst" in each.measures}}
+        results["burst"] = {"memory": _bursts([each for each in SUBJECTS if "burst" in each.measures])}
     if "imports" in wanted:
         with on_one_core():
             results["imports"] = {one.name: _told("imports", one.name, import_ms(one)) for one in IMPORTS}
@@ -61,7 +63,7 @@ def _measure_store(store: str, wanted: set[str], results: dict) -> None:
     subjects = [subject for subject in SUBJECTS if subject.store == store]
     with SERVERS[store].serve("binary") as url:
         results.setdefault("stores", {})[store] = asyncio.run(_version(TARGETS[store], url))
-        for measure in ("cycle", *RATES, *WORKERS):
+        for measure in (*CALLS, *RATES, *WORKERS):
             if measure in wanted:
                 asked = [subject for subject in subjects if measure in subject.measures]
                 results.setdefault(measure, {})[store] = _in_turns(measure, asked, url)
@@ -76,7 +78,7 @@ def _in_turns(measure: str, subjects: list[Subject], url: str) -> dict:
     """What each gave in each round."""
     if measure in WORKERS:
         return _rounds(subjects, measure, TAKEOVERS, lambda subject: takeover(subject, measure, url))
-    if measure == "cycle":
+    if measure in CALLS:
         with on_one_core():
             return _rounds(subjects, measure, ROUNDS, lambda subject: measured(subject, measure, url))
     return _rounds(subjects, measure, ROUNDS, lambda subject: measured(subject, measure, url))
@@ -91,11 +93,12 @@ def _rounds(subjects: list[Subject], measure: str, rounds: int, take: Callable[[
     return taken
 
 
-def _burst(subject: Subject) -> list[dict]:
+def _bursts(subjects: list[Subject]) -> dict:
     """Times as they are, and memory as Python counts it, which makes it slow."""
-    traced = measured(subject, "burst", JOBS, PYTHONTRACEMALLOC="1")
-    times = [measured(subject, "burst", JOBS) for _ in range(ROUNDS)]
-    return [_told("burst", subject.name, one | {"bytes_per_job": traced["bytes_per_job"]}) for one in times]
+    traced = {each.name: measured(each, "burst", JOBS, PYTHONTRACEMALLOC="1")["bytes_per_job"] for each in subjects}
+    return _rounds(
+        subjects, "burst", ROUNDS, lambda each: measured(each, "burst", JOBS) | {"bytes_per_job": traced[each.name]}
+    )
 
 
 def _told(measure: str, name: str, figures: dict) -> dict:

@@ -19,15 +19,13 @@ WIDTH_IN = 8.0
 
 def draw(results: dict) -> None:
     """Write the plots beside the results."""
-    with _plot("claim", "A slot claimed and finished, ms (median)", results) as axes:
-        _bars(axes, _shared(results, "cycle", cycle_ms), log=True)
-    with _plot("runs", "Whole runs a second, 50 at a time", results) as axes:
-        _bars(axes, _shared(results, "runs", per_s), log=True)
-    with _plot(
-        "takeover", "From SIGKILL of the holder to the next attempt, s (lease or its like: 2 s)", results
-    ) as axes:
+    with _plot("claim", "A slot claimed and finished, ms (median)") as axes:
+        _bars(axes, _shared(results, "cycle", cycle_ms))
+    with _plot("runs", "Whole runs a second, 50 at a time") as axes:
+        _bars(axes, _shared(results, "runs", per_s))
+    with _plot("takeover", "From SIGKILL of the holder to the next attempt, s (lease or its like: 2 s)") as axes:
         _takeovers(axes, results)
-    with _plot("lateness", "10,000 jobs due in one second: late by, ms (median, 99 %, the last)", results) as axes:
+    with _plot("lateness", "10,000 jobs due in one second: late by, ms (median, 99 %, the last)") as axes:
         _lateness(axes, results)
 
 
@@ -37,7 +35,7 @@ def digest() -> str:
 
 
 @contextmanager
-def _plot(name: str, title: str, results: dict) -> Iterator[Axes]:
+def _plot(name: str, title: str) -> Iterator[Axes]:
     ink = dict.fromkeys(("text.color", "axes.edgecolor", "xtick.color", "ytick.color", "axes.labelcolor"), INK)
     with mpl.rc_context(ink | {"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}):
         figure, axes = pyplot.subplots(figsize=(WIDTH_IN, 1))
@@ -65,10 +63,12 @@ def _shared(results: dict, measure: str, figure) -> list[tuple[str, str, float]]
     return [row for row in rows if row[2] is not None]
 
 
-def _bars(axes: Axes, rows: list[tuple[str, str, float]], *, log: bool) -> None:
+def _bars(axes: Axes, rows: list[tuple[str, str, float]]) -> None:
     values = [value for _, _, value in rows]
-    bars = axes.barh(range(len(rows)), values, color=[_colour(name) for _, name, _ in rows], log=log)
+    bars = axes.barh(range(len(rows)), values, color=[_colour(name) for _, name, _ in rows])
     axes.bar_label(bars, [f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in values], padding=4)
+    axes.get_xaxis().set_visible(False)
+    axes.spines["bottom"].set_visible(False)
     _name_rows(axes, [f"{name}, {STORES[store]}" for store, name, _ in rows])
 
 
@@ -88,7 +88,7 @@ def _takeovers(axes: Axes, results: dict) -> None:
         times = [min(took_s(one), NEVER_S) for one in tries]
         axes.plot(times, [row] * len(times), "o", color=_colour(name), alpha=0.8)
         if any(took_s(one) == NEVER for one in tries):
-            axes.text(NEVER_S + 0.3, row, f"not within {NEVER_S} s", va="center")
+            axes.text(NEVER_S - 0.2, row, f"not within {NEVER_S} s", va="center", ha="right")
     axes.set_xlim(0, NEVER_S + 0.2)
     _name_rows(axes, [label for label, _, _ in taken])
 

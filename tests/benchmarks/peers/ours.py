@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from itertools import cycle as cycle_of
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -40,8 +41,22 @@ async def _claimed(backend: Backend, slot: int) -> None:
     assert await backend.finish("sync", slot, claim.token, "success")
 
 
+async def asked(url: str) -> dict:
+    """From a trigger until the run's end is told, of one job after another: each needs a millisecond of its own."""
+    numbers = cycle_of(range(WIDTH))
+    async with _running(url) as run:
+        return await in_turns(500, asked=lambda: run(next(numbers)))
+
+
 async def runs(url: str) -> dict:
-    """Whole runs of a scheduler (claim, handler, finish, result), each triggered when its job's last has ended."""
+    """The same, of many jobs at once."""
+    async with _running(url) as run:
+        return await rate(run, 5_000)
+
+
+@asynccontextmanager
+async def _running(url: str):
+    """A scheduler, and what triggers one of its jobs and waits for the run's end."""
     loop = asyncio.get_running_loop()
     ended = {f"job {number}": asyncio.Event() for number in range(WIDTH)}
 
@@ -51,14 +66,14 @@ async def runs(url: str) -> dict:
 
     async def run(number: int) -> None:
         ended[f"job {number}"].clear()
-        await scheduler.trigger(f"job {number}")
+        assert (await scheduler.trigger(f"job {number}")).outcome == "won"
         await ended[f"job {number}"].wait()
 
     scheduler = Scheduler(connect(url, namespace=f"bench-{uuid4().hex}"), on_event=listen)
     for name in ended:
         scheduler.every(name, "1h", _nothing)
     async with scheduler:
-        return await rate(run, 5_000)
+        yield run
 
 
 async def waiting(url: str, jobs: int = 2_000) -> dict:
@@ -138,4 +153,4 @@ async def _etcd(url: str):
 PINGS = {"redis": _redis, "postgresql": _postgres, "etcd": _etcd}
 
 if __name__ == "__main__":
-    main(cycle=cycle, runs=runs, waiting=waiting, worker=worker, burst=burst)
+    main(cycle=cycle, asked=asked, runs=runs, waiting=waiting, worker=worker, burst=burst)

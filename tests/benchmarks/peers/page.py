@@ -52,6 +52,10 @@ def cycle_ms(one: dict) -> float:
     return one["cycle"]["p50"]
 
 
+def asked_ms(one: dict) -> float:
+    return one["asked"]["p50"]
+
+
 def pings(one: dict) -> float:
     return one["cycle"]["p50"] / one["ping"]["p50"]
 
@@ -78,6 +82,7 @@ def bytes_per_job(one: dict) -> float:
 
 COMPARED: dict[str, tuple[str, str, Figure, str]] = {
     "claim and finish": ("cycle", "lower", cycle_ms, "ms"),
+    "asked until run": ("asked", "lower", asked_ms, "ms"),
     "runs, 50 at a time": ("runs", "higher", per_s, "a second"),
     "runs that wait": ("waiting", "higher", per_s, "a second"),
     "takeover": ("worker", "lower", took_s, "s"),
@@ -129,8 +134,8 @@ def machine(results: dict) -> str:
 
 def shared(results: dict) -> str:
     """The table of those that share a store."""
-    head = "| | | claim and finish, ms | in pings | runs/s, 50 at a time | runs/s, waiting | takeover, s |"
-    lines = [head, "| --- | --- | --- | --- | --- | --- | --- |"]
+    columns = ("", "", "claim and finish, ms", "in pings", "asked until run, ms", "runs/s", "waiting/s", "takeover, s")
+    lines = [f"| {' | '.join(columns)} |".replace("|  |", "| |"), f"|{' --- |' * len(columns)}"]
     lines += [_shared_row(results, subject) for subject in SUBJECTS if subject.store != "memory"]
     return "\n".join(lines)
 
@@ -144,6 +149,7 @@ def _shared_row(results: dict, subject: Subject) -> str:
         subject.name,
         shown(median(of("cycle"), cycle_ms)),
         shown(median(of("cycle"), pings)),
+        shown(median(of("asked"), asked_ms)),
         _with_default(median(of("runs"), per_s), median(of("runs_by_default"), per_s)),
         shown(median(of("waiting"), per_s)),
         _with_default(_span(of("worker")), _span(of("worker_by_default"))),

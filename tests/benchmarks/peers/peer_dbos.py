@@ -9,7 +9,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-import sqlalchemy
 from dbos import DBOS
 from measure import NEVER_ENDS_S, WIDTH, in_turns, main, say
 
@@ -38,19 +37,14 @@ def hold() -> None:
     time.sleep(NEVER_ENDS_S)
 
 
-async def cycle(url: str) -> dict:
+async def asked(url: str) -> dict:
     """A workflow started and its result waited for."""
     _launch(url)
-    engine = sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
-
-    async def ping() -> None:
-        with engine.connect() as connection:
-            connection.execute(sqlalchemy.text("select 1"))
 
     async def workflow() -> None:
         DBOS.start_workflow(noop).get_result()
 
-    measured = await in_turns(500, ping=ping, cycle=workflow)
+    measured = await in_turns(500, asked=workflow)
     DBOS.destroy()
     return measured
 
@@ -77,4 +71,4 @@ def worker(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(cycle=cycle, runs=runs, worker=worker)
+    main(asked=asked, runs=runs, worker=worker)

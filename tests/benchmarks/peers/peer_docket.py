@@ -22,14 +22,14 @@ async def noop() -> None:
     ended.one()
 
 
-async def cycle(url: str) -> dict:
+async def asked(url: str) -> dict:
     """Added to an idle worker, until the handler has run."""
 
     async def added() -> None:
         await asyncio.gather(ended.more(1), docket.add(noop)())
 
-    async with _working(url, **QUICK) as docket, docket.redis() as client:
-        return await in_turns(500, ping=client.ping, cycle=added)
+    async with _working(url, **QUICK) as docket:
+        return await in_turns(500, asked=added)
 
 
 async def runs(url: str) -> dict:
@@ -77,4 +77,4 @@ async def worker(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(cycle=cycle, runs=runs, runs_by_default=runs_by_default, waiting=waiting, worker=worker)
+    main(asked=asked, runs=runs, runs_by_default=runs_by_default, waiting=waiting, worker=worker)

@@ -7,14 +7,18 @@
 import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import count
+from uuid import uuid4
 
 import asyncpg
 from measure import LEASE_S, Ended, hold, in_turns, main, say, through_worker
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
+from pgqueuer.ports.repository import EntrypointExecutionParameter
 from pgqueuer.queries import Queries
 
 BATCH = 100
+LEASE = timedelta(seconds=30)
 ended = Ended()
 
 
@@ -49,13 +53,26 @@ async def _working(url: str, **settings: object):
 
 
 async def cycle(url: str) -> dict:
+    """A slot's job added once, taken, and written as ended, as its worker does for a batch."""
+    slots, name, me = count(), f"cycle {uuid4().hex}", uuid4()
+    async with _queries(url) as queries:
+
+        async def slot() -> None:
+            await queries.enqueue(name, None, dedupe_key=f"{name} {next(slots)}")
+            (job,) = await queries.dequeue(1, {name: EntrypointExecutionParameter(0)}, me, None, LEASE)
+            await queries.log_jobs([(job, "successful", None)])
+
+        return await in_turns(1_000, ping=lambda: queries.driver.fetch("select 1"), cycle=slot)
+
+
+async def asked(url: str) -> dict:
     """Added to an idle worker, until the handler has run."""
 
     async def added() -> None:
         await asyncio.gather(ended.more(1), queries.enqueue("noop", None))
 
     async with _queries(url) as queries, _working(url):
-        return await in_turns(500, ping=lambda: queries.driver.fetch("select 1"), cycle=added)
+        return await in_turns(500, asked=added)
 
 
 async def runs(url: str) -> dict:
@@ -67,15 +84,15 @@ async def runs(url: str) -> dict:
 
 
 async def waiting(url: str) -> dict:
-    count = 5_000
+    jobs = 5_000
     async with _queries(url) as queries:
-        await queries.enqueue(["noop"] * count, [None] * count, [0] * count)
+        await queries.enqueue(["noop"] * jobs, [None] * jobs, [0] * jobs)
 
         async def work() -> None:
             async with _working(url, batch_size=BATCH):
                 await asyncio.Event().wait()
 
-        return await ended.drained(work(), count)
+        return await ended.drained(work(), jobs)
 
 
 async def worker(url: str, name: str) -> None:
@@ -97,4 +114,4 @@ async def worker(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(cycle=cycle, runs=runs, waiting=waiting, worker=worker)
+    main(cycle=cycle, asked=asked, runs=runs, waiting=waiting, worker=worker)

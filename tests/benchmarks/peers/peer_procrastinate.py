@@ -55,15 +55,22 @@ async def cycle(url: str) -> dict:
         return measured
 
 
+async def asked(url: str) -> dict:
+    """Deferred to an idle worker, until the handler has run."""
+    async with _app(url) as app, _working(app, "asked"):
+        noop = app.task(_noop, queue="asked", name="noop")
+
+        async def deferred() -> None:
+            await asyncio.gather(ended.more(1), noop.defer_async())
+
+        return await in_turns(300, asked=deferred)
+
+
 async def runs(url: str) -> dict:
     """Deferred one by one, to a worker that runs."""
-    async with _app(url) as app:
+    async with _app(url) as app, _working(app, "runs"):
         noop = app.task(_noop, queue="runs", name="noop")
-        working = asyncio.create_task(_work(app, "runs"))
-        measured = await through_worker(ended, noop.defer_async, 1_000)
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        return measured
+        return await through_worker(ended, noop.defer_async, 1_000)
 
 
 async def waiting(url: str) -> dict:
@@ -75,6 +82,14 @@ async def waiting(url: str) -> dict:
 
 async def _noop() -> None:
     ended.one()
+
+
+@asynccontextmanager
+async def _working(app: App, queue: str) -> AsyncIterator[None]:
+    working = asyncio.create_task(_work(app, queue))
+    yield
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
 
 
 async def _work(app: App, queue: str) -> None:
@@ -108,4 +123,4 @@ async def worker(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(cycle=cycle, runs=runs, waiting=waiting, worker=worker)
+    main(cycle=cycle, asked=asked, runs=runs, waiting=waiting, worker=worker)
