@@ -1,7 +1,8 @@
 """A job's state, history and card as compact JSON bytes, with a format number first."""
 
+import asyncio
 import json
-from dataclasses import asdict, fields
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,10 @@ from tenure.model import JobCard, LostAttempt, RunResult
 FORMAT = 1
 """Raised when what follows it changes its meaning; a reader refuses what is newer than itself."""
 
-_CARD = frozenset(field.name for field in fields(JobCard))
+_CARD = attrgetter(*JobCard.__slots__)
+_KNOWN = frozenset(JobCard.__slots__)
+_TURN = 200
+"""After so many cards others of the loop have their turn: a namespace may have tens of thousands."""
 _RUN = attrgetter(*(name for name in RunState.__slots__ if name != "previous"))
 _LOST = attrgetter(*LostAttempt.__slots__)
 _RESULT = attrgetter(*RunResult.__slots__)
@@ -49,15 +53,26 @@ def decode_history(data: bytes) -> tuple[RunResult, ...]:
 
 def encode_card(card: JobCard) -> str:
     """The card's text: a JSON object."""
-    return json.dumps(asdict(card), ensure_ascii=False, separators=(",", ":"))
+    fields = dict(zip(JobCard.__slots__, _CARD(card), strict=True))
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_card(text: str | bytes) -> JobCard:
     """The card of its text; what a newer tenure added is left out. BackendMisconfigured if it is none."""
     try:
-        return JobCard(**{name: value for name, value in json.loads(text).items() if name in _CARD})
+        return JobCard(**{name: value for name, value in json.loads(text).items() if name in _KNOWN})
     except (ValueError, TypeError, AttributeError) as exc:
         raise _not_ours(text.encode() if isinstance(text, str) else text) from exc
+
+
+async def decode_cards(texts: Iterable[str | bytes]) -> list[JobCard]:
+    """The cards of their texts, by job, without keeping the loop for long."""
+    cards = []
+    for count, text in enumerate(texts, start=1):
+        cards.append(decode_card(text))
+        if count % _TURN == 0:
+            await asyncio.sleep(0)
+    return sorted(cards, key=attrgetter("job"))
 
 
 def _row(run: RunState) -> list[Any]:

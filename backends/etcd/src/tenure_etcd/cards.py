@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tenure.codec import decode_card, encode_card
+from tenure.codec import decode_cards, encode_card
 from tenure.dateclock import DateClock
 from tenure.model import CARD_KEPT_MS, JobCard
 
@@ -39,4 +39,4 @@ class Cards:
     async def read(self) -> list[JobCard]:
         """All cards, by job."""
         answer = await self._cluster.call("read", requests.read_all(self._layout.cards))
-        return sorted((decode_card(kv.value) for kv in answer.kvs), key=lambda card: card.job)
+        return await decode_cards(kv.value for kv in answer.kvs)

@@ -3,12 +3,13 @@
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pymongo import AsyncMongoClient
 from tenure import decision
-from tenure.codec import decode_card
+from tenure.codec import decode_cards
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms
 from tenure.errors import BackendClosed, BackendMisconfigured, BackendUnavailable, InvalidClaim, InvalidUrl
@@ -209,8 +210,7 @@ class MongoBackend:
         """See JobCards."""
         link = self._serving()
         found = await link.ask(link.find(CARDS, documents.all_cards(self._namespace)))
-        cards = [self._read_as(lambda document: decode_card(document["card"]), document) for document in found]
-        return sorted(cards, key=lambda card: card.job)
+        return await decode_cards(self._read_as(itemgetter("card"), document) for document in found)
 
     async def examine(self) -> list[Finding]:
         """See Examines."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from psycopg import pq
 from tenure import decision
-from tenure.codec import decode_card, encode_card
+from tenure.codec import decode_cards, encode_card
 from tenure.decision import DEFAULT_KEEP_RESULTS
 from tenure.duration import Duration, to_ms
 from tenure.errors import BackendClosed, InvalidClaim, InvalidUrl
@@ -241,7 +241,7 @@ class PostgresBackend:
 
     async def cards(self) -> list[JobCard]:
         """See JobCards."""
-        return [decode_card(_text(card)) for (card,) in rows(await self._query(self._sql.cards))]
+        return await decode_cards(_text(card) for (card,) in rows(await self._query(self._sql.cards)))
 
     async def examine(self) -> list[Finding]:
         """See Examines."""

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from redis.exceptions import ReadOnlyError, RedisError
-from tenure.codec import decode_card, encode_card
+from tenure.codec import decode_cards, encode_card
 from tenure.decision import DEFAULT_KEEP_RESULTS, overwrites
 from tenure.duration import Duration, to_ms, to_text
 from tenure.errors import BackendClosed, BackendError, BackendMisconfigured, BackendUnavailable, InvalidUrl
@@ -220,8 +220,7 @@ class RedisBackend:
         """See JobCards."""
         key = self._keys.cards
         found = await self._ask(Request(("HGETALL", key), key=key))
-        cards = [decode_card(stored.partition(b" ")[2]) for stored in found[1::2]]
-        return sorted(cards, key=lambda card: card.job)
+        return await decode_cards(stored.partition(b" ")[2] for stored in found[1::2])
 
     async def examine(self) -> list[Finding]:
         """See Examines."""

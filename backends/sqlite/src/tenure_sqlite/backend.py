@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from tenure import decision
-from tenure.codec import decode_card, decode_state, encode_card, encode_state
+from tenure.codec import decode_cards, decode_state, encode_card, encode_state
 from tenure.decision import DEFAULT_KEEP_RESULTS, EMPTY, JobState
 from tenure.duration import Duration, to_ms, to_text
 from tenure.errors import BackendClosed, BackendUnavailable, InvalidUrl
@@ -174,10 +174,11 @@ class SqliteBackend:
 
     async def save_cards(self, cards: Sequence[JobCard]) -> None:
         """See JobCards."""
-        rows = [{**self._key(card.job), "card": encode_card(card), "seen_at": card.seen_at_ms} for card in cards]
+        namespace = self._namespace
         forget = {"namespace": self._namespace, "kept_ms": CARD_KEPT_MS}
 
         def write(connection: sqlite3.Connection) -> None:
+            rows = ((namespace, card.job, encode_card(card), card.seen_at_ms) for card in cards)
             connection.executemany(queries.SAVE_CARD, rows)
             connection.execute(queries.FORGET_CARDS, forget)
 
@@ -191,7 +192,7 @@ class SqliteBackend:
                 return []  # a store of an earlier version, opened to be read
             return [card for (card,) in connection.execute(queries.CARDS, {"namespace": self._namespace})]
 
-        return [decode_card(card) for card in await self._call(read, writes=False)]
+        return await decode_cards(await self._call(read, writes=False))
 
     async def examine(self) -> list[Finding]:
         """See Examines."""

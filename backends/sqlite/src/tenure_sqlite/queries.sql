@@ -43,7 +43,7 @@ where namespace = :namespace and job = :job
 order by slot desc, attempt desc limit :limit;
 
 -- name: save_card
-insert into tenure_cards (namespace, job, card, seen_at) values (:namespace, :job, :card, :seen_at)
+insert into tenure_cards (namespace, job, card, seen_at) values (?, ?, ?, ?)
 on conflict (namespace, job) do update set card = excluded.card, seen_at = excluded.seen_at;
 
 -- name: forget_cards
