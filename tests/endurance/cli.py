@@ -35,7 +35,9 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--runs", type=int, default=0, help="calls of the backend without a pause, instead of instances"
     )
-    parser.add_argument("--reconnects", type=int, default=200, help="how often connections are ended, 1.5 s apart; 200")
+    parser.add_argument(
+        "--reconnects", type=int, default=200, help="how often connections are ended, 1.5 s apart or more; 200"
+    )
     parser.add_argument("--instances", type=int, default=2, help="processes that share the job; 2")
     parser.add_argument("--every", default="100ms", help="how often the job is due; 100ms")
     parser.add_argument("--leak", type=int, default=0, metavar="BYTES", help="what each run leaves, to see it found")

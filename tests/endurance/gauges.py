@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import sqlite3
+import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
@@ -116,7 +117,8 @@ async def _etcd(url: str) -> Sizes:
             base64.b64encode(text.encode()).decode() for text in (f"tenure/{NAMESPACE}/", f"tenure/{NAMESPACE}0")
         )
         counted = asked("kv/range", key=first, range_end=last, count_only=True)
-        asked("kv/compaction", revision=counted["header"]["revision"], physical=True)
+        with suppress(urllib.error.HTTPError):  # nothing was written since the last time
+            asked("kv/compaction", revision=counted["header"]["revision"], physical=True)
         status = asked("maintenance/status")
         return {"keys": float(str(counted["count"])), "bytes": float(str(status["dbSizeInUse"]))}
 
