@@ -54,7 +54,7 @@ OLDEST_WIRE = 17
 PRUNE_EVERY = 16
 """About one record in so many looks for those that are too old; until then they are kept and not shown."""
 CARDS_AT_ONCE = 500
-"""Cards that are written with one command."""
+"""Cards that are written with one command, or read with one reply."""
 AT_ONCE = 20_000
 """Jobs that are asked for in one command: their names must fit into one."""
 
@@ -209,7 +209,7 @@ class MongoBackend:
     async def cards(self) -> list[JobCard]:
         """See JobCards."""
         link = self._serving()
-        found = await link.ask(link.find(CARDS, documents.all_cards(self._namespace)))
+        found = await link.ask(link.find(CARDS, documents.all_cards(self._namespace), batch_size=CARDS_AT_ONCE))
         return await decode_cards(self._read_as(itemgetter("card"), document) for document in found)
 
     async def examine(self) -> list[Finding]:
