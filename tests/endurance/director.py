@@ -33,8 +33,8 @@ _END_S = 30
 
 BOUNDS = {
     "memory KB": Bound(2_048, 0.02),
-    "open files": Bound(1.5),
-    "threads": Bound(1.5),
+    "open files": Bound(3),
+    "threads": Bound(3),
     "bytes": Bound(262_144, 0.05),
     "bytes of the log": Bound(4_500_000),  # SQLite begins it again after a thousand pages
 }
