@@ -134,8 +134,8 @@ def machine(results: dict) -> str:
 
 def shared(results: dict) -> str:
     """The table of those that share a store."""
-    columns = ("", "", "claim and finish, ms", "in pings", "asked until run, ms", "runs/s", "waiting/s", "takeover, s")
-    lines = [f"| {' | '.join(columns)} |".replace("|  |", "| |"), f"|{' --- |' * len(columns)}"]
+    columns = ("claim and finish, ms", "in pings", "asked until run, ms", "runs/s", "waiting/s", "takeover, s")
+    lines = [f"| | | {' | '.join(columns)} |", f"| --- | --- |{' --- |' * len(columns)}"]
     lines += [_shared_row(results, subject) for subject in SUBJECTS if subject.store != "memory"]
     return "\n".join(lines)
 

@@ -21,6 +21,8 @@ from peers.plan import OURS, Import, Subject
 HERE = Path(__file__).parent
 LIMIT_S = 120
 READY_S = 30
+COMPILING = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Or what is imported would be compiled each time, where an installer has not done so."""
 NEVER_S = 15
 """How long a takeover is waited for: several times the setting."""
 
@@ -52,7 +54,7 @@ def measured(subject: Subject, measure: str, *arguments: str, **environment: str
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
-        env=os.environ | environment,
+        env=COMPILING | environment,
     )
     if done.returncode:
         raise SystemExit(f"{subject.name}, {measure}: {done.stderr}")
@@ -61,13 +63,14 @@ def measured(subject: Subject, measure: str, *arguments: str, **environment: str
 
 def import_ms(one: Import, rounds: int = 15) -> dict:
     """How much longer a process takes that imports it than one that does nothing, in turns."""
+    _process_ms(one.script, one.code)  # which compiles it
     more = [_process_ms(one.script, one.code) - _process_ms(one.script, "pass") for _ in range(rounds)]
     return {"ms": statistics.median(more)}
 
 
 def _process_ms(script: str, code: str) -> float:
     started = time.perf_counter()
-    subprocess.run([interpreter(script), "-c", code], check=True)
+    subprocess.run([interpreter(script), "-c", code], check=True, env=COMPILING)
     return (time.perf_counter() - started) * 1_000
 
 
