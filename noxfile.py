@@ -106,7 +106,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def audit(session: nox.Session) -> None:
-    """Ask whether what users install with tenure has known vulnerabilities; skipped, and said so, where none answers."""
+    """Ask whether what users install has known vulnerabilities; skipped, and said so, where nobody answers."""
     install_all(session, "pip-audit>=2.9")
     told = session.run("python", "tests/audit/audit.py", silent=True, success_codes=[0, 75])
     if "NOT AUDITED" in str(told):
