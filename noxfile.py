@@ -224,7 +224,7 @@ def wheels(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Compare with peers and write docs/benchmarks.md; ``-- cycle worker``: these alone; ``-- page``: no measure."""
-    install_all(session, *TESTING, "psycopg-pool>=3.2", "matplotlib>=3.9", "uv")
+    install_all(session, *TESTING, "matplotlib>=3.9")
     session.run("python", "-m", "peers", *session.posargs, env={"PYTHONPATH": "tests/benchmarks"})
 
 
