@@ -200,7 +200,9 @@ class EtcdBackend:
 
     async def examine(self) -> list[Finding]:
         """See Examines."""
-        return await self._call(lambda session: examine(session.cluster, self.capabilities.clock_error_ms))
+        return await self._call(
+            lambda session: examine(session.cluster, self._layout, self.capabilities.clock_error_ms)
+        )
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; a lease that ran out is told of too."""

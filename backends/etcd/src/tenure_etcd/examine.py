@@ -8,19 +8,21 @@ from tenure.model import Finding
 
 from tenure_etcd import requests
 from tenure_etcd.cluster import Cluster
+from tenure_etcd.keys import Layout
 
 _MUCH = 0.8
 _DEFAULT_QUOTA = 2 * 2**30
 """Of the database, unless --quota-backend-bytes says another; the server does not tell."""
 
 
-async def examine(cluster: Cluster, clock_error_ms: int) -> list[Finding]:
+async def examine(cluster: Cluster, layout: Layout, clock_error_ms: int) -> list[Finding]:
     """Findings on the cluster; a question that it does not answer is one of them."""
     status, members = await _told(cluster, "status"), await _told(cluster, "members")
     return [
         *_status(status),
         *_members(cluster, members),
         *_way(cluster),
+        await _rights(cluster, layout),
         Finding("time", "ok", f"known to {clock_error_ms} ms, from the Date header of the HTTP side"),
     ]
 
@@ -31,6 +33,17 @@ async def _told(cluster: Cluster, question: str) -> Any:
         return await cluster.call(question, requests.about(question))
     except grpc.aio.AioRpcError:
         return None
+
+
+async def _rights(cluster: Cluster, layout: Layout) -> Finding:
+    try:
+        await cluster.call("txn", requests.would_write(layout.format, layout.card("probe")))
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.PERMISSION_DENIED:
+            raise
+        remedy = f"etcdctl role grant-permission ROLE --prefix=true readwrite {layout.prefix}"
+        return Finding("rights", "wrong", f"the user may not write keys that begin with {layout.prefix!r}", remedy)
+    return Finding("rights", "ok", f"keys that begin with {layout.prefix!r} may be read and written")
 
 
 def _status(status: Any) -> Iterator[Finding]:

@@ -19,11 +19,6 @@ def read_job(job: JobKeys) -> Request:
     return pb.RangeRequest(key=job.prefix, range_end=job.end)
 
 
-def read_jobs(jobs: Sequence[JobKeys]) -> Request:
-    """Everything of several jobs, as of one revision."""
-    return pb.TxnRequest(success=[_op(request_range=read_job(job)) for job in jobs])
-
-
 def replace_state(
     job: JobKeys,
     revision: int,
@@ -85,6 +80,15 @@ def drop_records(history: bytes, first: bytes) -> Request:
 def about(question: str) -> Request:
     """A question about the cluster itself: ``status`` or ``members``."""
     return pb.StatusRequest() if question == "status" else pb.MemberListRequest()
+
+
+def would_write(known: bytes, key: bytes) -> Request:
+    """A write that never happens, since no key is both there and not: whether it were permitted is looked at first."""
+    there, absent = (
+        pb.Compare(result=result, target=pb.Compare.CREATE, key=known, create_revision=0)
+        for result in (pb.Compare.GREATER, pb.Compare.EQUAL)
+    )
+    return pb.TxnRequest(compare=[there, absent], success=[_op(request_put=pb.PutRequest(key=key, value=b""))])
 
 
 def read_all(prefix: bytes) -> Request:
