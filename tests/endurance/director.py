@@ -37,7 +37,12 @@ BOUNDS = {
     "threads": Bound(3),
     "bytes": Bound(262_144, 0.05),
     "bytes of the log": Bound(4_500_000),  # SQLite begins it again after a thousand pages
+    "bytes on disk": Bound(
+        32_000_000
+    ),  # MongoDB uses what is free again after a checkpoint, of which there is one a minute
 }
+OF_CALLS = {"open files": Bound(60)}
+"""Fifty calls at once may each have a connection of the driver's pool, now or later."""
 OF_SERVER = {"mongo": Bound(320 * 1_024), "dynamodb": Bound(256 * 1_024)}
 """Its cache of 256 MB and its oplog of 64 MB may fill; dynalite is a program of Node, which collects late."""
 OF_ANY_SERVER = Bound(8_192, 0.1)
@@ -139,7 +144,7 @@ async def _run(options: Options, store: Store, lease_ms: int) -> Report:
             report = Report(options)
             samples = await _measured(report, store, processes, sever)
             report.done = [await asyncio.to_thread(process.end) for process in processes]
-    report.lines = [fitted(name, found, _bound_of(name, options.target)) for name, found in samples.items()]
+    report.lines = [fitted(name, found, _bound_of(name, options)) for name, found in samples.items()]
     return report
 
 
@@ -184,8 +189,10 @@ async def _sever(report: Report, sever: Sever, alone: asyncio.Lock) -> None:
         report.severed += 1
 
 
-def _bound_of(name: str, target: str) -> Bound:
+def _bound_of(name: str, options: Options) -> Bound:
     whose, _, what = name.rpartition(", ")
     if whose == "server":
-        return OF_SERVER.get(target, OF_ANY_SERVER)
+        return OF_SERVER.get(options.target, OF_ANY_SERVER)
+    if options.runs and what in OF_CALLS:
+        return OF_CALLS[what]
     return BOUNDS.get(what, RECORDS)

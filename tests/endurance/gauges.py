@@ -86,7 +86,8 @@ async def _mongo(url: str) -> Sizes:
 
     async with AsyncMongoClient(url.partition("?")[0], directConnection=True) as client:
         stats = await client["tenure"].command("dbStats")
-    return {"documents": stats["objects"], "bytes": stats["dataSize"] + stats["indexSize"]}
+    on_disk = stats["storageSize"] + stats["indexSize"]
+    return {"documents": stats["objects"], "bytes": stats["dataSize"], "bytes on disk": on_disk}
 
 
 async def _dynamodb(url: str) -> Sizes:
