@@ -773,6 +773,19 @@ def test_each_of_its_actions_is_needed_and_told_where_it_is_missing(guarded, mot
         asyncio.run(every_call(url, moto_server.clock))
 
 
+@pytest.mark.parametrize("missing", ["PutItem", "UpdateItem", "Query", "BatchGetItem", "BatchWriteItem"])
+def test_the_doctor_is_told_what_the_credentials_do_not_allow(guarded, moto_server, missing):
+    async def rights(url):
+        async with connect(url, clock=moto_server.clock) as backend:
+            return {finding.what: finding for finding in await backend.examine()}["rights"]
+
+    assert asyncio.run(rights(guarded(policy("tenure", REGION)))).state == "ok"
+    allowed = tuple(action for action in TABLE_ACTIONS if action != missing)
+    found = asyncio.run(rights(guarded(policy("tenure", REGION, allowed))))
+    assert (found.state, found.text.endswith(f"not allow {missing}")) == ("wrong", True)
+    assert f"dynamodb:{missing}" in found.remedy
+
+
 def test_making_the_table_needs_what_its_error_says(guarded, moto_server):
     table = f"made-{new_token()}"
     query = "create=true&timeout=20s"

@@ -272,6 +272,7 @@ def test_users():
 
         async def allowed():
             async with billing(member) as backend:
+                assert {finding.what: finding.state for finding in await backend.examine()}["rights"] == "ok"
                 assert (await backend.claim(claim(lease_ms=2_000))).outcome == "won"
                 assert await backend.heartbeat("job", SLOT, "one")
                 hints = backend.changes(["job"])
@@ -295,6 +296,8 @@ def test_users():
             url = f"etcd://reader:reads@{member.address}"
             async with connect(url, namespace="billing", create=False, timeout="5s") as backend:
                 assert [one.attempt for one in (await backend.active(["job"])).runs] == [1]
+                rights = {finding.what: finding for finding in await backend.examine()}["rights"]
+                assert (rights.state, "readwrite tenure/billing/" in rights.remedy) == ("wrong", True)
                 with pytest.raises(BackendMisconfigured, match=r"permission denied.*readwrite tenure/billing/"):
                     await backend.claim(claim(SLOT + 2))
 

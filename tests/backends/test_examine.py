@@ -116,6 +116,17 @@ class Table:
             raise self.error
         return self.expiring
 
+    def put(self, *_, **__):
+        raise dynamodb.Refused(None)
+
+    def update(self, *_, **__):
+        raise dynamodb.Refused(None)
+
+    def newest(self, *_):
+        return []
+
+    get_all = delete_all = newest
+
 
 @pytest.mark.parametrize(
     ("table", "states"),
@@ -127,8 +138,8 @@ class Table:
     ],
 )
 def test_what_a_table_of_dynamodb_lacks_is_told(table, states):
-    found = dynamodb.examine(table, SimpleNamespace(doubt_ms=80), 200)
-    assert {finding.what: finding.state for finding in found} == {"time": "ok", **states}
+    found = dynamodb.examine(table, {"pk": {"S": "p"}}, SimpleNamespace(doubt_ms=80), 200)
+    assert {finding.what: finding.state for finding in found} == {"time": "ok", "rights": "ok", **states}
 
 
 # etcd
@@ -179,14 +190,15 @@ def test_a_password_in_the_clear_is_told():
     ],
 )
 def test_what_a_redis_may_lose_is_told(info, states):
-    found = redis.examine([server_of(info.encode())])
-    assert [finding.state for finding in found] == states.split()
+    *found, rights = redis.examine([server_of(info.encode())], "", "")
+    assert ([finding.state for finding in found], rights.state) == (states.split(), "ok")
     assert all((finding.remedy is None) == (finding.state == "ok") for finding in found)
     assert any(("Redis 7.2" in finding.text) or ("Valkey 8.0" in finding.text) for finding in found)
 
 
 def test_a_redis_that_may_not_be_asked_is_warned_of():
-    (found,) = redis.examine(None)
+    found, rights = redis.examine(None, "HSET: NOPERM", "+hset")
+    assert (rights.state, "HSET" in rights.text, "+hset" in rights.remedy) == ("wrong", True, True)
     assert (found.state, "+info" in found.remedy) == ("warning", True)
 
 

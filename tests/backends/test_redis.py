@@ -592,6 +592,24 @@ def test_no_command_of_the_page_can_be_left_out(server, rule):
         asyncio.run(_as_user(server, scenario))
 
 
+@pytest.mark.parametrize("rule", ["+hset", "+hgetall", "+zrem", "+hdel"])
+def test_the_doctor_is_told_what_a_user_may_not_do_and_leaves_nothing_behind(server, rule):
+    everything = acl_rules(Keys("tenure").prefix).split()
+    running(every_call, server)  # the store is there
+    before = server.call("DBSIZE")
+
+    async def rights():
+        async with connect(f"redis://me:pw@{HOST}:{server.port}") as backend:
+            return {finding.what: finding for finding in await backend.examine()}["rights"]
+
+    server.call("ACL", "SETUSER", "me", "reset", "on", ">pw", *everything)
+    assert asyncio.run(rights()).state == "ok"
+    server.call("ACL", "SETUSER", "me", "reset", "on", ">pw", *[other for other in everything if other != rule])
+    found = asyncio.run(rights())
+    assert (found.state, found.text.startswith(f"refused is {rule[1:].upper()}: ")) == ("wrong", True)
+    assert server.call("DBSIZE") == before
+
+
 def test_hints_that_may_not_be_listened_to_say_so(server):
     rules = [rule for rule in acl_rules(Keys("tenure").prefix).split() if not rule.startswith("&")]
     server.call("ACL", "SETUSER", "me", "reset", "on", ">pw", "resetchannels", *rules)

@@ -1,18 +1,55 @@
 """What an operator may want to know of the table."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
-from tenure.errors import BackendError
+from tenure.errors import BackendError, BackendMisconfigured
 from tenure.model import Finding
 
 from tenure_dynamodb.clock import Moment
-from tenure_dynamodb.table import TTL, Table
+from tenure_dynamodb.faults import policy
+from tenure_dynamodb.table import TTL, Key, Refused, Table
+
+_DENIED = "; allow {"
+"""What the message of a refusal goes on with: the policy that is needed."""
+_NEVER = "attribute_exists(pk) AND attribute_not_exists(pk)"
+"""A condition that never holds: a write with it changes nothing, and is refused earlier where it is not permitted."""
 
 
-def examine(table: Table, moment: Moment, clock_error_ms: int) -> list[Finding]:
-    """Findings on the table; for a thread. A question that is not permitted is a finding."""
+def examine(table: Table, probe: Key, moment: Moment, clock_error_ms: int) -> list[Finding]:
+    """Findings on the table; for a thread. A question that is not permitted is a finding.
+
+    ``probe`` is the key of an item that there never is.
+    """
     doubt = f"known to {moment.doubt_ms / 2:.0f} ms, promised are {clock_error_ms} ms"
-    return [Finding("time", "ok", doubt), *_table(table), *_expiry(table)]
+    return [Finding("time", "ok", doubt), _rights(table, probe), *_table(table), *_expiry(table)]
+
+
+def _rights(table: Table, probe: Key) -> Finding:
+    calls: dict[str, Callable[[], object]] = {
+        "PutItem": lambda: table.put(probe, ConditionExpression=_NEVER),
+        "UpdateItem": lambda: table.update(probe, UpdateExpression="REMOVE probe", ConditionExpression=_NEVER),
+        "Query": lambda: list(table.newest(probe["pk"]["S"], "probe", 1)),
+        "BatchGetItem": lambda: table.get_all([probe], time.monotonic()),
+        "BatchWriteItem": lambda: table.delete_all([probe]),
+    }
+    missing = [action for action, call in calls.items() if not _may(call)]
+    if not missing:
+        return Finding("rights", "ok", "the credentials allow what is needed")
+    text = f"the credentials do not allow {', '.join(missing)}"
+    return Finding("rights", "wrong", text, f"allow {policy(table.name, table.region)}")
+
+
+def _may(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except Refused:  # it was permitted, and its condition did not hold
+        return True
+    except BackendMisconfigured as error:
+        if _DENIED not in str(error):
+            raise
+        return False
+    return True
 
 
 def _table(table: Table) -> Iterator[Finding]:

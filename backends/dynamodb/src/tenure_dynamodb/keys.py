@@ -35,6 +35,11 @@ def layout(namespace: str) -> dict[str, Any]:
     return _key(cards(namespace), "layout")
 
 
+def probe(namespace: str) -> dict[str, Any]:
+    """The key of an item that there never is."""
+    return _key(cards(namespace), "probe")
+
+
 def record(namespace: str, job: str, result: RunResult, keep_for_ms: int) -> dict[str, Any]:
     """The item of a record; DynamoDB removes it after ``keep_for_ms``, were the job never to run again."""
     ended_ms = result.slot if result.ended_at is None else result.ended_at

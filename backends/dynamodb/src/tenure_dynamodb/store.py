@@ -170,7 +170,8 @@ class Store:
 
     def examine(self, deadline: float) -> list[Finding]:
         """What an operator may want to know of the table."""
-        return examine(self._table, self.moment(deadline), self._settings.clock_error_ms)
+        namespace = self._settings.namespace
+        return examine(self._table, keys.probe(namespace), self.moment(deadline), self._settings.clock_error_ms)
 
     def prune(self, job: str) -> None:
         """Remove the records that are older than those that are kept."""

@@ -31,7 +31,7 @@ from tenure.model import (
 from tenure.urls import Readers, hide_in_error, split_url, true_or_false, url_options, whole_number
 
 from tenure_redis import scripts
-from tenure_redis.errors import silent, translate
+from tenure_redis.errors import acl_rules, silent, translate
 from tenure_redis.examine import examine
 from tenure_redis.hints import listen
 from tenure_redis.keys import Keys
@@ -224,7 +224,9 @@ class RedisBackend:
 
     async def examine(self) -> list[Finding]:
         """See Examines."""
-        return examine(await self._in_time(self._servers(self._serving())))
+        servers = await self._in_time(self._servers(self._serving()))
+        refused = await self._ask(scripted(scripts.RIGHTS, [self._keys.probe]))
+        return examine(servers, refused.decode(), acl_rules(self._keys.prefix))
 
     async def changes(self, jobs: Sequence[str]) -> AsyncIterator[str]:
         """See Hints; a released lease is told, over a connection of its own."""

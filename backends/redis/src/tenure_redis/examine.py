@@ -15,9 +15,16 @@ _NO_INFO = Finding(
 )
 
 
-def examine(servers: Sequence[Server] | None) -> list[Finding]:
-    """Findings on the servers; None if they may not be asked."""
-    return [_NO_INFO] if servers is None else [finding for server in servers for finding in _of(server)]
+def examine(servers: Sequence[Server] | None, refused: str, rules: str) -> list[Finding]:
+    """Findings on the servers, None if they may not be asked, and on the command that was ``refused``, if one was."""
+    told = [_NO_INFO] if servers is None else [finding for server in servers for finding in _of(server)]
+    return [*told, _rights(refused, rules)]
+
+
+def _rights(refused: str, rules: str) -> Finding:
+    if not refused:
+        return Finding("rights", "ok", "the user may do what is needed")
+    return Finding("rights", "wrong", f"refused is {refused}", f"ACL SETUSER … {rules}, if the user may not")
 
 
 def _of(server: Server) -> Iterator[Finding]:

@@ -35,6 +35,11 @@ class Keys:
         """The hash of the jobs' cards."""
         return f"{self.prefix}}}:cards"
 
+    @property
+    def probe(self) -> str:
+        """A key that is there only while a script looks what it may do."""
+        return f"{self.prefix}}}:probe"
+
     def runs(self, job: str) -> str:
         """The hash of the job's runs, and the channel of its hints."""
         return f"{self.prefix}{_quoted(job)}}}:runs"
