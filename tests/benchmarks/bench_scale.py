@@ -33,6 +33,8 @@ KINDS = ("claim", "heartbeat", "finish", "save_result", "active")
 RUNS = 20
 STEADY_S = 300
 CRASHES = 5
+CROWDS = ((2, 1_000), (5, 1_000), (20, 500), (5, 4_000))
+"""So many backups of an instance with so many runs."""
 
 LEASE_S = 9
 BEAT_S = 3
@@ -67,6 +69,24 @@ class Counting(MemoryBackend):
         await super().save_result(job, result)
 
 
+class Slow(Counting):
+    """Without hints, and no call is answered at once."""
+
+    changes = None
+
+    async def claim(self, claim):
+        await asyncio.sleep(0.002)
+        return await super().claim(claim)
+
+    async def active(self, jobs):
+        await asyncio.sleep(0.002)
+        return await super().active(jobs)
+
+
+class Hinting(Slow):
+    changes = Counting.changes
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["instances", "jobs"])
@@ -81,6 +101,7 @@ def main():
         return
     if options.only != "jobs":
         show_instances(options.plots)
+        show_crowds()
     if options.only != "instances":
         show_jobs(options.plots)
 
@@ -148,6 +169,48 @@ def new_world(count):
     world = World("2026-12-01T12:00:00Z", seed=count)
     backend = Counting(world.store)
     return backend, world
+
+
+def show_crowds():
+    print("\nan instance with many runs leaves; each call takes 2 ms")
+    print("backups   runs  it      claims a run   looks  taken over p50, last ms")
+    for backups, runs in CROWDS:
+        for leaves in ("dies", "stops"):
+            claims, looks, delays = crowd(backups, runs, leaves)
+            times = f"{statistics.median(delays):6.0f} {max(delays):6.0f}"
+            print(f"{backups:7} {runs:6}  {leaves:6} {claims:13.2f} {looks:7} {times}", flush=True)
+
+
+def crowd(backups, runs, leaves):
+    """Claims for each run of an instance that dies, or stops and gives hints; looks; and how soon they are elsewhere."""
+    world = World("2026-12-01T12:00:00Z", seed=backups)
+    backend, started = (Hinting if leaves == "stops" else Slow)(world.store), {}
+
+    async def until_told(ctx):
+        started[ctx.job] = world.elapsed_s
+        await ctx.signal.wait_async()
+        raise InterruptedError
+
+    with world:
+        options = {"lease": "30s", "jitter": "0s"}
+        jobs = [make_job(f"job{n}", cron("10 0 12 * * *"), until_told, options) for n in range(runs)]
+        leaving = world.start(jobs, "leaving", backend=backend)
+        world.advance("11s")
+        for number in range(backups):
+            world.start(jobs, f"backup{number}", backend=backend)
+        world.advance("60s")
+        backend.counts.clear()
+        left_s = world.elapsed_s
+        if leaves == "stops":
+            over_s = dict.fromkeys(started, left_s)
+            leaving.stop(wait=False)
+        else:
+            over_s = {run.job: left_s + run.lease_left_ms / 1000 for run in world.active(*started)}
+            leaving.crash()
+        world.run_until(lambda: all(at_s > left_s for at_s in started.values()), within="60s")
+        world.advance("2s")
+    delays = [(started[job] - over_s[job]) * 1000 for job in started]
+    return backend.counts["claim"] / runs, backend.counts["active"], delays
 
 
 async def one_second():
