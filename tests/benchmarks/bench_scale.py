@@ -182,7 +182,7 @@ def show_crowds():
 
 
 def crowd(backups, runs, leaves):
-    """Claims for each run of an instance that dies, or stops and gives hints; looks; and how soon they are elsewhere."""
+    """Claims for each run of an instance that dies, or stops and gives hints; looks; how soon all are elsewhere."""
     world = World("2026-12-01T12:00:00Z", seed=backups)
     backend, started = (Hinting if leaves == "stops" else Slow)(world.store), {}
 

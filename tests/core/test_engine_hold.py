@@ -906,6 +906,39 @@ def test_one_job_whose_claims_fail_holds_no_other_up(world, work, jobs):
     assert 5 < len(backend.since(0, "bad")) < 40
 
 
+@pytest.mark.parametrize("leaves", ["crash", "stop"])
+def test_of_many_runs_that_are_over_at_once_each_backup_claims_a_few(leaves):
+    """The others look first, and find most of them taken; each would else claim each."""
+    with World("2026-12-01T12:00:00Z", latency="2ms", hints=leaves == "stop") as world:
+        started = {}
+
+        async def handler(ctx):
+            started[ctx.job] = ctx.instance
+            await ctx.signal.wait_async()
+            raise InterruptedError
+
+        all_jobs = [make_job(f"job{number}", ONCE, handler, {"lease": "30s", "jitter": "0s"}) for number in range(300)]
+        a = world.start(all_jobs, "a")
+        world.advance("11s")
+        for name in "bcdef":
+            world.start(all_jobs, name)
+        world.advance("60s")
+        claims = []
+        through = world._backend.claim
+
+        async def claim(asked):
+            claims.append(asked)
+            return await through(asked)
+
+        world._backend.claim = claim
+        over_s = 0 if leaves == "stop" else min(run.lease_left_ms for run in world.active("job0")) / 1000
+        a.crash() if leaves == "crash" else a.stop(wait=False)
+        world.advance(timedelta(seconds=over_s + 1))
+        assert "a" not in started.values()
+        assert len(claims) < 3 * 300
+        assert min(list(started.values()).count(name) for name in "bcdef") > 10  # nobody has them all
+
+
 def test_who_comes_between_a_slot_and_its_claim_is_a_backup_for_that_run(world, work, jobs):
     """Its holder is killed before anything else is due; the newcomer was told that nothing is unfinished."""
     work.takes_s = 1_000

@@ -38,7 +38,8 @@ def _duty(history: History, call: Call, why: str, slot: int, left_ms: int | None
     wait_s = 2 * history.slowest_beat_s(node, call.job)
     if left_ms is not None:
         wait_s = min(wait_s, max(left_ms, 0) / 1000 + history.longest_spread_s(node, call.job))
-    return _Duty(why, node, call.job, slot, call.ended_s, call.ended_seq, call.ended_s + wait_s + EPS_S)
+    due_s = call.ended_s + wait_s + history.crowd_s + EPS_S
+    return _Duty(why, node, call.job, slot, call.ended_s, call.ended_seq, due_s)
 
 
 def _is_done(history: History, duty: _Duty, *, by_claim: bool = False) -> bool:
@@ -146,7 +147,8 @@ def _takes_part(history: History, node: Node, look: Call, run: ActiveRun) -> boo
         return False
     before = [call for call in history.looks[node.name, run.job] if call.sent_seq < look.sent_seq]
     told_s = max(call.ended_s or NEVER for call in (claims[-1], *before))  # of one on its way it waits for the answer
-    return look.sent_s - told_s >= history.slowest_beat_s(node, run.job)
+    long_ago = look.sent_s - told_s >= history.slowest_beat_s(node, run.job)
+    return long_ago and history.steady(node, run.job, claims[-1].ended_s or 0.0, look.sent_s)
 
 
 @invariant("instance-watch-when")

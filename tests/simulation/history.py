@@ -1,7 +1,7 @@
 """What happened in a simulation, put in order for the checker: attempts with their leases, calls, executions."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +16,7 @@ RunKey = tuple[str, int]
 AttemptKey = tuple[str, int, int]
 
 NEVER = float("inf")
+_FEW = 8
 ENDS = ("success", "failure", "interrupted")
 
 
@@ -221,7 +222,15 @@ class History:
     @cached_property
     def troubles(self) -> dict[str, list[Trouble]]:
         """By instance."""
-        return {name: list(_troubles(checks)) for name, checks in self.checks.items()}
+        return {name: list(_troubles(checks, filter(self._fails, checks))) for name, checks in self.checks.items()}
+
+    def _fails(self, check: Call) -> bool:
+        """Whether it failed, and the instance was told; a job that was removed meanwhile is watched no more."""
+        if not check.failed or check.ended_s is None:
+            return False
+        node, ended_s = self.nodes[check.who], check.ended_s
+        there = node.spec(check.job, ended_s) is not None and self.arrived_s(node, check.job, ended_s) <= check.sent_s
+        return there or check.name != "claim"
 
     def out_of_trouble_s(self, node: Node, since_s: float, until_s: float) -> float:
         """When it was out of what kept it from its checks in that time; ``-inf`` if nothing did."""
@@ -239,7 +248,12 @@ class History:
 
     def longest_spread_s(self, node: Node, job: str) -> float:
         """How long after a lease's end a backup may look."""
-        return max((max(spec.lease_ms / 50, 50) for spec in self.specs(node, job)), default=0) / 1000
+        return max((max(spec.lease_ms / 50, 50) for spec in self.specs(node, job)), default=0) / 1000 + self.crowd_s
+
+    @property
+    def crowd_s(self) -> float:
+        """How much later a look may come where many are due at once: calls before it may hang for a while."""
+        return 0.5 if len(self.sim.scenario.specs) > _FEW else 0.0
 
     def steady(self, node: Node, job: str, since_s: float, until_s: float) -> bool:
         """Whether the instance was up, not frozen, and had the same version of the job all the time."""
@@ -320,11 +334,10 @@ class History:
         return min(NEVER if one.told_s is None else one.told_s, self.end_s(one))
 
 
-def _troubles(checks: list[Call]) -> Iterator[Trouble]:
-    failed = sorted((call for call in checks if call.failed and call.ended_s is not None), key=_ended_seq)
+def _troubles(checks: Iterable[Call], failed: Iterable[Call]) -> Iterator[Trouble]:
     answered = sorted((call for call in checks if call.answered), key=_ended_seq)
     over_seq = -1.0
-    for call in failed:
+    for call in sorted(failed, key=_ended_seq):
         if call.ended_seq > over_seq:
             after = [one for one in answered if one.ended_seq > call.ended_seq]
             end = next((one for one in after if one.sent_seq > call.ended_seq), None)

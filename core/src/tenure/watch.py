@@ -1,7 +1,9 @@
 """Backups: runs that another instance owns, checked until they are done or this instance wins their next attempt."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +24,12 @@ _TURN = 1_000
 """After so many runs of one look, others of the loop have their turn."""
 _WIDTH = 64
 """So many claims are on their way at once: when an instance with thousands of runs dies, its leases end together."""
+_FEW = 8
+_CROWD_MS = 100
+_GATHER_MS = 40
+_SOME = 32
+"""Where more than a few are to be claimed in so short a time they are looked at first, gathered for a moment: a backup
+would else claim every run of an instance that died or was stopped, though others have taken most by then."""
 
 
 class Owner(Protocol):
@@ -62,8 +70,10 @@ class _Watch:
     busy: bool = False
     """Something else will plan it: an answer that is on its way, or a handler's end."""
     hinted: bool = False
+    seen_over: bool = False
+    """The store has just said that its lease is over."""
     ended: bool = False
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.Handle | None = None
 
 
 class Watches:
@@ -83,6 +93,12 @@ class Watches:
         self._jobs = jobs
         self._watches: dict[str, dict[int, _Watch]] = {}
         self._turns = asyncio.Semaphore(_WIDTH)
+        self._wanted: deque[float] = deque(maxlen=_FEW)
+        self._claiming = 0
+        self._few_claim = asyncio.Event()
+        self._few_claim.set()
+        self._doubtful: list[_Watch] = []
+        self._doubts = False
         self._looks_soon = False
         self._in_trouble = False
         self._closed = False
@@ -153,7 +169,7 @@ class Watches:
     def _begin(self, watch: _Watch, lease_left_ms: int | None) -> None:
         of_job = self._watches.setdefault(watch.job.name, {})
         of_job[watch.slot] = watch
-        watch.over_ms = _over_ms(watch.since_ms, lease_left_ms)
+        watch.over_ms, watch.seen_over = _over_ms(watch.since_ms, lease_left_ms), lease_left_ms == 0
         self._plan(watch)
         if len(of_job) > MOST_WATCHES[watch.job.overlap]:
             self._end(min(of_job.values(), key=_worth))
@@ -205,21 +221,40 @@ class Watches:
         watch.due_ms = due_ms
         if watch.timer is not None:
             watch.timer.cancel()
-        delay_s = max(due_ms - self._now_ms(), 0) / 1000
-        watch.timer = asyncio.get_running_loop().call_later(delay_s, self._due, watch)
+        loop, delay_ms = asyncio.get_running_loop(), due_ms - self._now_ms()
+        later = delay_ms > 0
+        watch.timer = loop.call_later(delay_ms / 1000, self._due, watch) if later else loop.call_soon(self._due, watch)
 
     def _due(self, watch: _Watch) -> None:
         watch.timer = None
         if self._in_trouble or self._has_to_wait(watch):
             return
         if self._wants_claim(watch):
-            watch.busy = True
-            self._instance.spawn(self._claim_in_turn(watch))
+            self._claim_or_doubt(watch)
             return
         watch.rests_until_ms = 0
         if not self._looks_soon:
             self._looks_soon = True
             self._instance.spawn(self._look())
+
+    def _claim_or_doubt(self, watch: _Watch) -> None:
+        watch.busy = True
+        if watch.seen_over or watch.claim is not None or not self._is_crowd():
+            self._claiming += 1
+            if self._claiming >= _FEW:
+                self._few_claim.clear()
+            self._instance.spawn(self._claim_in_turn(watch))
+            return
+        self._doubtful.append(watch)
+        if not self._doubts:
+            self._doubts = True
+            self._instance.spawn(self._resolve())
+
+    def _is_crowd(self) -> bool:
+        now, full = self._now_ms(), len(self._wanted) == _FEW
+        oldest_ms = self._wanted[0] if full else 0
+        self._wanted.append(now)
+        return full and now - oldest_ms < _CROWD_MS
 
     def _wants_claim(self, watch: _Watch) -> bool:
         """Whether it is to be claimed; what is live is only looked at."""
@@ -249,16 +284,37 @@ class Watches:
     async def _look(self) -> bool:
         """Ask what became of all that is live, as far as it was known, in one call."""
         self._looks_soon = False
-        watches = [(watch, watch.started) for watch in self._all() if self._takes_part(watch)]
-        for watch, _ in watches:
-            watch.busy = True
-        if not watches:
+        watches = [watch for watch in self._all() if self._takes_part(watch)]
+        return await self._look_at(watches)
+
+    async def _resolve(self) -> None:
+        """Look at what may be over, some at a time and in an order of its own, and let what is be claimed."""
+        while self._doubtful and not self._in_trouble:
+            self._instance.rng.shuffle(self._doubtful)
+            watches, self._doubtful = self._doubtful[:_SOME], self._doubtful[_SOME:]
+            look = self._instance.spawn(self._look_at([watch for watch in watches if not watch.ended]))
+            await asyncio.wait((look,), timeout=_CROWD_MS / 1000)  # one that hangs holds up no other run
+            gather_ms = 0 if len(self._doubtful) > _FEW else self._instance.rng.random() * _GATHER_MS
+            await self._instance.sleep(gather_ms)  # in which they begin to be claimed
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CROWD_MS / 1000):
+                    await self._few_claim.wait()
+        for watch in self._doubtful:
+            watch.busy = False  # the trouble's end plans it anew
+        self._doubtful.clear()
+        self._doubts = False
+
+    async def _look_at(self, looked_at: list[_Watch]) -> bool:
+        if not looked_at:
             return False
+        watches = [(watch, watch.started) for watch in looked_at]
+        for watch in looked_at:
+            watch.busy, watch.hinted = True, False
         try:
-            answer = await self._calls.active(sorted({watch.job.name for watch, _ in watches}))
+            answer = await self._calls.active(sorted({watch.job.name for watch in looked_at}))
         except Exception as error:  # noqa: BLE001 - a failed look ends no watch
             self._instance.error("active", error)
-            self._fail([watch for watch, _ in watches])
+            self._fail(looked_at)
             return False
         runs = {(run.job, run.slot): run for run in answer.runs}
         part = self._instance.rng.random()
@@ -277,6 +333,7 @@ class Watches:
         if run is not None:
             watch.after, watch.started = run.attempt, True
             watch.over_ms = self._now_ms() + (run.lease_left_ms if run.live else 0)
+            watch.seen_over = not run.live
         elif started or not self._may_still_start(watch, now_ms):
             self._end(watch)
         self._plan(watch, part)
@@ -286,9 +343,12 @@ class Watches:
             watch.busy = False
             if not (self._in_trouble or self._has_to_wait(watch)):
                 await self._claim(watch)
+        self._claiming -= 1
+        if self._claiming < _FEW:
+            self._few_claim.set()
 
     async def _claim(self, watch: _Watch) -> bool:
-        watch.busy, watch.sending, watch.hinted = True, True, False
+        watch.busy, watch.sending, watch.hinted, watch.seen_over = True, True, False, False
         claim = watch.claim = watch.claim or self._owner.takeover(watch.job, watch.slot, watch.after)
         try:
             answer = await self._calls.claim(claim)
@@ -316,7 +376,7 @@ class Watches:
         # "Over" with the attempt that was asked for is no answer of the protocol: do not ask again at once.
         over = (result.lease_left_ms or 0) <= 0
         left_ms = None if over and told == claim.after else result.lease_left_ms
-        watch.over_ms = _over_ms(self._now_ms(), left_ms)
+        watch.over_ms, watch.seen_over = _over_ms(self._now_ms(), left_ms), left_ms == 0
         watch.after = told  # also a smaller one, of a store that lost its latest writes
         watch.started = told > 0
         if result.outcome == "won":
