@@ -77,19 +77,20 @@ async def _version(target: Target, url: str) -> str:
 def _in_turns(measure: str, subjects: list[Subject], url: str) -> dict:
     """What each gave in each round."""
     if measure in WORKERS:
-        return _rounds(subjects, measure, TAKEOVERS, lambda subject: takeover(subject, measure, url))
+        return _rounds(subjects, measure, TAKEOVERS, lambda subject, part: takeover(subject, measure, url, part))
     if measure in CALLS:
         with on_one_core():
-            return _rounds(subjects, measure, ROUNDS, lambda subject: measured(subject, measure, url))
-    return _rounds(subjects, measure, ROUNDS, lambda subject: measured(subject, measure, url))
+            return _rounds(subjects, measure, ROUNDS, lambda subject, _: measured(subject, measure, url))
+    return _rounds(subjects, measure, ROUNDS, lambda subject, _: measured(subject, measure, url))
 
 
-def _rounds(subjects: list[Subject], measure: str, rounds: int, take: Callable[[Subject], dict]) -> dict:
+def _rounds(subjects: list[Subject], measure: str, rounds: int, take: Callable[[Subject, float], dict]) -> dict:
+    """What each gave in each round; ``take`` is told the middle of the round's part of the whole."""
     taken: dict[str, list[dict]] = {subject.name: [] for subject in subjects}
-    for _ in range(rounds):
+    for turn in range(rounds):
         for subject in subjects:
             if sum(one == {"s": None} for one in taken[subject.name]) < NEVERS:
-                taken[subject.name].append(_told(measure, subject.name, take(subject)))
+                taken[subject.name].append(_told(measure, subject.name, take(subject, (turn + 0.5) / rounds)))
     return taken
 
 
@@ -97,7 +98,7 @@ def _bursts(subjects: list[Subject]) -> dict:
     """Times as they are, and memory as Python counts it, which makes it slow."""
     traced = {each.name: measured(each, "burst", JOBS, PYTHONTRACEMALLOC="1")["bytes_per_job"] for each in subjects}
     return _rounds(
-        subjects, "burst", ROUNDS, lambda each: measured(each, "burst", JOBS) | {"bytes_per_job": traced[each.name]}
+        subjects, "burst", ROUNDS, lambda each, _: measured(each, "burst", JOBS) | {"bytes_per_job": traced[each.name]}
     )
 
 

@@ -141,12 +141,12 @@ WHY: dict[tuple[str, str, str], str] = {
     ("runs, 50 at a time", "postgres", "PgQueuer"): _BATCHES + ".",
     ("runs that wait", "postgres", "PgQueuer"): _BATCHES + "; it sends claims that are due together in one go.",
     ("takeover", "redis", "redis-py Lock"): (
-        "Both go on when the dead holder's time is over, the lock within 0.1 s, tenure within 0.05 s. How much of that time"
-        " is left at the kill is chance, and five tries are few."
+        "Both go on when the dead holder's time is over, the lock within 0.1 s, tenure within 0.05 s. How much of that"
+        " time is left at the kill depends on when the last heartbeat was, and five tries are few."
     ),
     ("takeover", "etcd", "aetcd Lock"): (
-        "Both wait until etcd itself has ended the dead holder's lease, which it does up to half a second late, and later"
-        " when it is busy; five tries of that are few."
+        "Both wait until etcd itself has ended the dead holder's lease, which it does up to half a second late, and"
+        " later when it is busy; five tries of that are few."
     ),
     ("import", "redis", "redis-py Lock"): _CLIENT,
     ("import", "etcd", "aetcd Lock"): _CLIENT,

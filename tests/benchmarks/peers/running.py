@@ -2,9 +2,9 @@
 
 import functools
 import json
+import math
 import os
 import queue
-import random
 import re
 import statistics
 import subprocess
@@ -16,11 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from peers.measure import LEASE_S
 from peers.plan import OURS, Import, Subject
 
 HERE = Path(__file__).parent
 LIMIT_S = 120
 READY_S = 30
+SETTLED_S = 0.5
+"""After a process is ready, until it is a backup: it looks at what others run once more."""
 COMPILING = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """Or what is imported would be compiled each time, where an installer has not done so."""
 NEVER_S = 15
@@ -74,16 +77,20 @@ def _process_ms(script: str, code: str) -> float:
     return (time.perf_counter() - started) * 1_000
 
 
-def takeover(subject: Subject, measure: str, url: str) -> dict:
-    """Seconds from the SIGKILL of the process that runs a job until another one runs it; None if it never does."""
+def takeover(subject: Subject, measure: str, url: str, part: float) -> dict:
+    """Seconds from the SIGKILL of the process that runs a job until another one runs it; None if it never does.
+
+    ``part``, from 0 to 1, is where in the lease's time the kill falls, counted from the run's begin. Heartbeats
+    come in thirds of it or halves, so tries that differ in it fall at other moments between two of them.
+    """
     name = f"bench_{uuid4().hex[:12]}"
     with _worker(subject, measure, url, name) as holder:
         holder.heard("ready", READY_S)
         holder.tell("begin")
-        holder.heard("run", READY_S)
+        began = holder.heard("run", READY_S)
         with _worker(subject, measure, url, name) as backup:
-            backup.heard("ready", READY_S)
-            time.sleep(random.uniform(1, 2))  # the holder dies at any moment of its lease
+            whole = math.ceil((backup.heard("ready", READY_S) + SETTLED_S - began) / LEASE_S)
+            time.sleep(began + (whole + part) * LEASE_S - time.time())
             killed = time.time()
             holder.process.kill()
             try:
