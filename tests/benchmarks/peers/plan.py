@@ -42,7 +42,7 @@ SUBJECTS = [
         "redis",
         ("cycle", "runs", "worker"),
         "`acquire` and `release`: a key that is there or not",
-        "`timeout=2`, extended three times as often",
+        "`timeout=2`, extended after each third of that",
     ),
     Subject(
         "docket",
@@ -92,7 +92,7 @@ SUBJECTS = [
         "etcd",
         ("cycle", "runs", "worker"),
         "`acquire` and `release`: a key on a lease of etcd",
-        "`ttl=2`, refreshed three times as often",
+        "`ttl=2`, refreshed after each third of that",
     ),
     Subject(TENURE, OURS, "memory", ("burst",)),
     Subject("APScheduler 3", "peer_apscheduler3.py", "memory", ("burst",)),
