@@ -37,7 +37,7 @@ class Unanswered:
             self._instance.spawn(self._work())
 
     async def _work(self) -> None:
-        while self._slots:
+        while self._slots and not self._instance.stopping.is_set():  # a stop does not wait for history
             name = next(iter(self._slots))
             answer = await self._instance.until_answered("results", partial(self._read, name), name, 0, lambda: inf)
             if answer is None:  # the instance stops
