@@ -213,7 +213,12 @@ def checks_that_fail_are_few(history: History) -> Iterator[Found]:
     for who, troubles in history.troubles.items():
         claims = [call for call in history.checks[who] if call.name == "claim"]
         for trouble in troubles:
-            sent = [call for call in claims if trouble.began_seq < call.sent_seq < trouble.answered_seq]
+            sent = [
+                call
+                for call in claims
+                if trouble.began_seq < call.sent_seq < trouble.answered_seq
+                and history.steady(history.nodes[who], call.job, trouble.began_s, call.sent_s)  # else it began anew
+            ]
             for call, after in pairwise(sent):
                 if call.ended_s is None or after.sent_s < call.ended_s + _LEAST_PAUSE_S:
                     text = f"{who} sends many checks though they fail since {trouble.began_s:.3f}"
