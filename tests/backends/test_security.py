@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import itertools
 import logging
 import socket
@@ -24,6 +25,9 @@ from .certificates import certificates
 from .servers_dynamodb import client_of
 from .servers_etcd import etcd
 from .servers_redis import tls_front
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""pymongo's monitor leaves a socket to the collector when it is told to end while it connects."""
 
 USER, PASSWORD = "sched-user", "hunter2/w@rd:x%"
 QUOTED = quote(PASSWORD, safe="")
@@ -62,6 +66,12 @@ def told_of(error):
 def everything_is_logged(caplog):
     caplog.set_level(logging.DEBUG, "tenure")
     caplog.set_level(logging.WARNING)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_to_later_tests():
+    yield
+    gc.collect()
 
 
 def enter(backend):
