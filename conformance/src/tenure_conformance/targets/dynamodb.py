@@ -24,6 +24,9 @@ from tenure_conformance.target import Target, Timing
 DYNALITE = "dynalite@4.0.0"
 CLOCK_ERROR_MS = 200
 CAPABILITIES = Capabilities(clock_error_ms=CLOCK_ERROR_MS, durable=True, shared=True)
+SLOWER = 2
+"""How many times longer than other targets' a call may take in the rules of faults: forty calls at once are sixty
+requests, and these servers need some milliseconds for each, one after the other."""
 _ACCOUNT = "AKIDCONFORMANCE:a-secret-word"
 """These servers take any; without one, boto3 would search for its own."""
 _NEWER = "#newer"
@@ -63,7 +66,7 @@ async def opened(url: str, namespace: str) -> AsyncIterator[Any]:
 
 def faults(*, restarts: bool) -> FaultKit:
     """What can be done to such a server."""
-    return proxied(
+    kit = proxied(
         port=0,
         restart=restart if restarts else None,
         wrong=_wrong,
@@ -72,6 +75,7 @@ def faults(*, restarts: bool) -> FaultKit:
         endpoint=endpoint_of,
         through=through,
     )
+    return FaultKit(powers=kit.powers, open=lambda url, timeout_ms: kit.open(url, SLOWER * timeout_ms))
 
 
 def _wrong(url: str) -> Mapping[str, str]:

@@ -5,14 +5,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tenure_conformance.faults.kit import FaultKit
 from tenure_conformance.servers import Recipe
 from tenure_conformance.target import Target, Timing
 from tenure_conformance.targets.dynamodb import CAPABILITIES, answers, faults, opened, url_of
-
-SLOWER = 2
-"""How many times longer than other targets' a call may take in the rules of faults: forty calls at once are sixty
-requests, and moto needs some milliseconds for each, one after the other."""
 
 
 def _python_with_moto() -> Path | None:
@@ -24,10 +19,6 @@ def _name() -> str:
         return f"moto {version('moto')}"
     except PackageNotFoundError:
         return "moto"
-
-
-def _patient(kit: FaultKit) -> FaultKit:
-    return FaultKit(powers=kit.powers, open=lambda url, timeout_ms: kit.open(url, SLOWER * timeout_ms))
 
 
 server: Recipe = Recipe(
@@ -48,7 +39,7 @@ target: Target = Target(
     open=opened,
     capabilities=CAPABILITIES,
     timing=Timing(lease_ms=1_600),
-    faults=_patient(faults(restarts=False)),
+    faults=faults(restarts=False),
     distribution="tenure-dynamodb",
     store=_name,
 )
