@@ -241,6 +241,7 @@ def costs(session: nox.Session) -> None:
         "world",
         "runs",
         "scale",
+        "handover",
         "sqlite",
         "redis",
         "postgres",
