@@ -57,9 +57,8 @@ class Process:
     """A process of the application; what it tells goes to the queue with it."""
 
     def __init__(self, told, *arguments):
-        self.popen = subprocess.Popen(
-            [sys.executable, __file__, "--work", *arguments], stdout=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, __file__, "--work", *arguments]
+        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self._told = told
         Thread(target=self._listen, daemon=True).start()
 
@@ -92,11 +91,13 @@ def fleet(url):
             process.popen.wait()
 
 
-def wait_for(told, word):
-    while True:
+def wait_for(told, *words):
+    """Who told each of them, and when; what two processes tell one after the other may arrive the other way round."""
+    found = {}
+    while not found.keys() >= set(words):
         process, said, at = told.get(timeout=PATIENCE_S)
-        if said == word:
-            return process, at
+        found[said] = process, at
+    return [found[word] for word in words]
 
 
 def deploys(url, count):
@@ -105,15 +106,14 @@ def deploys(url, count):
     with fleet(url) as (start, told):
         for _ in range(PROCESSES):
             start()
-        holder, _ = wait_for(told, "begun")
+        ((holder, _),) = wait_for(told, "begun")
         for _ in range(count):
             start()
             wait_for(told, "ready")
             time.sleep(0.3)  # a deploy goes on once the new process is settled
             asked = time.time()
             holder.end()
-            _, left = wait_for(told, "left")
-            holder, begun = wait_for(told, "begun")
+            (_, left), (holder, begun) = wait_for(told, "left", "begun")
             from_signal.append((begun - asked) * 1_000)
             from_end.append((begun - left) * 1_000)
     return from_signal, from_end
@@ -138,10 +138,7 @@ def main():
         with url_of(name) as url:
             for what, times in zip(("SIGTERM", "the handler's end"), deploys(url, given.deploys), strict=True):
                 p50, p99 = statistics.median(times), statistics.quantiles(times, n=100)[98]
-                print(
-                    f"{name:9} {given.deploys} deploys, from {what:17}  p50 {p50:7.1f} ms  p99 {p99:7.1f} ms",
-                    flush=True,
-                )
+                print(f"{name:9} {len(times)} deploys, from {what:17} p50 {p50:6.1f} ms  p99 {p99:6.1f} ms", flush=True)
 
 
 if __name__ == "__main__":
