@@ -501,5 +501,6 @@ def test_a_terminal_gets_colours_unless_they_are_unwanted(url: str) -> None:
 def test_the_demo_names_what_to_install(monkeypatch) -> None:
     monkeypatch.setattr("tenure.registry.entry_points", lambda **_: ())
     assert fails(1, "demo") == (
-        "tenure: scheme 'sqlite': its backend is not installed; run: pip install \"tenure[sqlite]\""
+        "tenure: scheme 'sqlite': its backend is not installed; run: pip install \"tenure[sqlite]\" "
+        "(from a checkout: pip install ./backends/sqlite)"
     )

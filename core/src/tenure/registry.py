@@ -32,7 +32,11 @@ _EXTRAS = {
 }
 """The schemes that each extra brings."""
 
-FIRST_PARTY = {scheme: f'pip install "tenure[{extra}]"' for extra, schemes in _EXTRAS.items() for scheme in schemes} | {
+FIRST_PARTY = {
+    scheme: f'pip install "tenure[{extra}]" (from a checkout: pip install ./backends/{extra})'
+    for extra, schemes in _EXTRAS.items()
+    for scheme in schemes
+} | {
     "dir": "pip install ./docs/examples/directory (tenure-directory, an example in tenure's repository)",
     "flock": "pip install ./docs/examples/flock (tenure-flock, an example in tenure's repository)",
 }
