@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import contextmanager, suppress
 
@@ -245,6 +246,22 @@ def test_a_start_that_fails_says_why_leaves_nothing_and_can_be_repeated(form):
     assert scheduler.instance is None
     form(scheduler, lambda: scheduler.trigger("a").result("20s"))
     assert backend.open == 0
+
+
+def test_the_error_of_a_script_comes_without_what_led_to_it_which_is_logged(caplog):
+    caplog.set_level(logging.DEBUG, "tenure")
+
+    class Unreachable(Store):
+        async def __aenter__(self):
+            raise BackendUnavailable("refused") from OSError("the driver's own words")
+
+    scheduler = Scheduler(Unreachable())
+    with pytest.raises(BackendUnavailable, match="refused") as raised:
+        scheduler.run()
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "the driver's own words" not in shown
+    assert len(shown.splitlines()) < 15
+    assert "the driver's own words" in caplog.text
 
 
 def test_a_misconfigured_store_leaves_no_thread(tmp_path):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from tenure.clock import SystemClock
 from tenure.duration import Duration, to_ms
-from tenure.errors import DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob, closest
+from tenure.errors import BackendError, DuplicateJob, InvalidInput, InvalidJob, SchedulerStateError, UnknownJob, closest
 from tenure.events import Events, Listener, check_listener, logger
 from tenure.executor import Call, Executor, OtherLoop, Threads, current
 from tenure.health import Contact, Health
@@ -290,7 +290,9 @@ class Scheduler:
     def run(self) -> None:
         """Run until it is stopped, or SIGTERM or SIGINT comes: the last line of a plain script; a second one hurries.
 
-        Handlers run beside the main thread, so that none of them can hold up a signal or the end of the process.
+        Handlers run beside the main thread, so that none of them can hold up a signal or the end of the process. An
+        error of the start comes without the errors that led to it, which a script's user would have to read through;
+        they are logged at the level debug.
         """
         _refuse_in_loop("run()", "`await scheduler.serve()`")
         early: list[bool] = []
@@ -306,7 +308,7 @@ class Scheduler:
             for again in early:
                 stop(again)
             with suppress(StoppedEarly):
-                thread.wait_started()
+                _wait_started_in_script(thread)
             thread.wait_stopped()
 
     async def __aenter__(self) -> Self:
@@ -483,6 +485,14 @@ def _checked_listeners(on_event: object) -> tuple[Listener, ...]:
     if not isinstance(on_event, Iterable):
         raise InvalidInput(f"on_event: {on_event!r} is neither a function of an event nor several")
     return tuple(map(check_listener, on_event))
+
+
+def _wait_started_in_script(thread: EngineThread) -> None:
+    try:
+        thread.wait_started()
+    except (BackendError, InvalidInput) as error:
+        logger.debug("the start failed", exc_info=error)
+        raise error.with_traceback(None) from None
 
 
 def _refuse_in_loop(call: str, remedy: str) -> None:
