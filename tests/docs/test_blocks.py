@@ -138,7 +138,7 @@ def test_the_blocks_of_a_page_run_from_top_to_bottom(page, here):
 
 def test_each_file_that_a_page_shows_has_a_test():
     tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
-    shown = {name for page in PAGES for block in blocks(page) if (name := file_of(block))}
+    shown = {name for page in [*PAGES, "docs/fencing.md"] for block in blocks(page) if (name := file_of(block))}
     assert shown == set(re.findall(r'file_block\("[^"]+", "([^"]+)"\)', tests))
 
 
@@ -222,6 +222,23 @@ def test_a_run_charged_at_most_once_returns_when_it_is_cancelled(here):
 
     asyncio.run(main())
     assert noted == [True]
+
+
+# docs/fencing.md
+
+
+def test_the_handler_of_the_fencing_page_adds_up_and_an_older_attempt_is_stale(here, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/examples/fencing")
+    names = {"__name__": "page"}
+    exec(compile(file_block("docs/fencing.md", "add_up.py"), "add_up.py", "exec"), names)
+    attempts = [Context("add_up", 0, attempt, attempt, "scheduled", "i", "skip") for attempt in (1, 2, 3)]
+    names["add_up"](attempts[0])
+    names["add_up"](attempts[2])
+    with pytest.raises(names["sql_totals"].Stale):
+        names["add_up"](attempts[1])
+    totals = names["sql_totals"].connect("totals.db")
+    assert totals.execute("select region, total, fence from totals").fetchall() == [("eu", 2, 3)]
+    totals.close()
 
 
 # docs/migrate-from.md
