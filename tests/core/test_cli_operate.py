@@ -107,7 +107,7 @@ def test_an_error_s_text_cannot_command_the_terminal(url: str) -> None:
 
 
 def test_the_newest_trouble_needs_no_slot(url: str) -> None:
-    fill(url, card("report"), report=NIGHT)
+    fill(url, card("report", schedule="my own"), report=NIGHT)
     lines = out("why", "report", "bad", "--url", url)
     assert lines[0].endswith("12:00:10, every 10 seconds: overlap")
     assert "the run of 2026-06-01 12:00:00, attempt 2 by web2-7, was still going (told by web1)" in lines[3]
@@ -178,9 +178,26 @@ def test_a_slot_that_is_none_is_a_wrong_call(url: str) -> None:
 
 
 def test_without_trouble_there_is_none_to_tell(url: str) -> None:
-    fill(url, card("report"), report=[attempt(SLOT, 1, "success", 1, 2)])
+    fill(url, card("report", schedule="my own"), report=[attempt(SLOT, 1, "success", 1, 2)])
     assert out("why", "report", "bad", "--url", url) == ["report: no trouble is on record"]
     assert out("why", "report", "bad", "--json", "--url", url) == ["null"]
+
+
+def test_after_an_outage_all_commands_lead_to_the_slots_that_nobody_ran(url: str) -> None:
+    last = NOW // 10_000 * 10_000 - 600_000
+    fill(url, card("sync", seen_at_ms=last), sync=[attempt(last, 1, "success", 0, 5)])
+    lines = out("why", "sync", "--url", url)
+    assert lines[0].endswith(": success")
+    assert "no slot since has a record: no instance that has the job was up" in lines[-3]
+    assert lines[-1].startswith("what to do: a success has been overdue for 8m")
+    assert lines[-1].endswith(": start an instance")
+    assert out("why", "sync", "bad", "--url", url)[0].endswith(": missed")
+    _, found = findings(url)
+    assert "no instance has told of anything since" in found["jobs"]["text"]
+    remedy = found["jobs"]["remedy"]
+    assert remedy.startswith("start one; ")
+    command = remedy.split("`")[3].split()
+    assert out(*command[1:], "--url", url)[0].endswith(": missed")
 
 
 # jobs, runs, active
@@ -333,11 +350,15 @@ def test_a_store_that_is_well_is_said_to_be(url: str) -> None:
 
 def test_what_is_overdue_and_a_lease_that_is_too_short_are_warnings(url: str, monkeypatch) -> None:
     monkeypatch.setattr(doctor_module, "_TRIPS_IN_A_LEASE", 10_000_000)
-    fill(url, card("sync"), sync=[attempt(NOW // 10_000 * 10_000 - 600_000, 1, "success", 0, 5)])
+    slot = NOW // 10_000 * 10_000 - 600_000
+    fill(url, card("sync"), sync=[attempt(slot, 1, "success", 0, 5)])
     code, found = findings(url)
     assert code == 0
     assert found["leases"]["state"] == found["jobs"]["state"] == "warning"
-    assert "tenure why JOB bad" in found["jobs"]["remedy"]
+    assert found["jobs"]["text"] == "1 of 1 jobs overdue, as 'sync'"
+    first = out("why", "sync", str(slot + 10_000), "--json", "--url", url)
+    utc = json.loads("\n".join(first))["utc"]
+    assert found["jobs"]["remedy"] == f"see `tenure jobs --overdue`, and `tenure why sync {utc}`"
 
 
 def test_a_store_that_cannot_be_used_is_wrong_and_exit_code_1(tmp_path) -> None:

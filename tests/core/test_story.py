@@ -3,10 +3,10 @@
 import pytest
 from tenure.history import Row, read_rows
 from tenure.job import make_job
-from tenure.model import JobCard
+from tenure.model import ActiveRun, JobCard
 from tenure.outlook import is_gone, next_slot, overdue_at_ms
 from tenure.schedule import cron, every
-from tenure.story import Known, newest, tell
+from tenure.story import Known, newest, newest_trouble, tell, tell_last
 
 ONCE = cron("10 0 12 * * *")
 
@@ -166,8 +166,60 @@ def test_the_newest_trouble_is_what_did_not_end_well():
         Row(20, 1, "failed"),
     ]
     of = Known(job="sync", now_ms=60, rows=rows)
-    assert (newest(of), newest(of, trouble=True)) == (50, 30)
+    assert (newest(of), newest_trouble(of)) == (50, 30)
     assert newest(Known(job="sync", now_ms=60, rows=[])) is None
+
+
+GOOD = [Row(slot, 1, "success", 1, "a", slot, slot + 1_000) for slot in (50_000, 40_000, 20_000)]
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "changes", "slot"),
+    [
+        (100_000, {}, None),  # 30 000 may start still
+        (100_001, {}, 30_000),
+        (130_000, {}, 30_000),
+        (130_001, {}, 60_000),
+        (200_001, {}, 130_000),
+        (200_001, {"max_late_ms": 100_000}, 100_000),
+        (200_001, {"schedule": "my own"}, None),
+    ],
+)
+def test_the_newest_trouble_may_be_a_slot_that_nobody_claimed(now_ms, changes, slot):
+    changes = {"max_late_ms": 70_000, **changes}
+    assert newest_trouble(Known(job="sync", now_ms=now_ms, rows=GOOD, card=card(**changes))) == slot
+
+
+def test_of_a_job_that_is_gone_or_runs_no_newer_slot_is_missed():
+    gone = Known(job="sync", now_ms=900_000, rows=GOOD[:2], card=card(), gone=True)
+    assert newest_trouble(gone) is None
+    assert tell_last(gone).advice == "nothing to do"
+    run = ActiveRun("sync", 60_000, 1, 1, "a", live=True, lease_left_ms=1_000, started_at=60_000)
+    rows = [Row(60_000, 1, "running", 1, "a", 60_000), *GOOD[:2]]
+    runs = Known(job="sync", now_ms=900_000, rows=rows, active=[run], card=card())
+    assert newest_trouble(runs) is None
+    assert "start an instance" not in tell_last(runs).advice
+
+
+def test_after_an_outage_the_last_slot_s_story_says_that_nobody_was_up():
+    told = tell_last(Known(job="sync", now_ms=165_000, rows=GOOD, card=card()))
+    assert (told.slot, told.status) == (50_000, "success")
+    assert (told.lines[-1].kind, told.lines[-1].at_ms) == ("missed", 60_000)
+    assert told.lines[-1].text.startswith("no slot since has a record: no instance that has the job was up")
+    assert told.advice == "a success has been overdue for 14s: start an instance"
+    assert tell_last(Known(job="sync", now_ms=115_000, rows=GOOD, card=card())).advice == "nothing to do"
+
+
+def test_a_job_that_never_ran_tells_of_the_first_slot_that_it_missed():
+    told = tell_last(Known(job="sync", now_ms=165_000, rows=[], card=card(next_slot=20_000)))
+    assert (told.slot, told.status) == (20_000, "missed")
+    assert tell_last(Known(job="sync", now_ms=25_000, rows=[], card=card(next_slot=20_000))) is None
+
+
+def test_an_overdue_job_that_fails_says_both():
+    rows = [Row(160_000, 1, "failed", 1, "a", 160_000, 161_000), *GOOD]
+    advice = tell_last(Known(job="sync", now_ms=165_000, rows=rows, card=card())).advice
+    assert advice.startswith("a success has been overdue for 14s; the handler raised")
 
 
 # The outlook

@@ -31,12 +31,17 @@ def overdue_at_ms(card: JobCard, rows: Sequence[Row]) -> int | None:
     It is expected of the first slot after the last success, or of the oldest one known: that may start until it is too
     late, be taken over after a lease, and take as long as the last success took.
     """
-    success = newest_success(rows)
-    missed = _expected_slot(card, rows, success)
-    if missed is None:
+    slot = expected_slot(card, rows)
+    if slot is None:
         return None
+    success = newest_success(rows)
     took_ms = 0 if success is None else success.duration_ms or 0
-    return missed + (NEVER_LATE_MS if card.max_late_ms is None else card.max_late_ms) + card.lease_ms + took_ms
+    return slot + starts_within_ms(card) + card.lease_ms + took_ms
+
+
+def starts_within_ms(card: JobCard) -> int:
+    """How long after its slot a run is expected to start at the latest."""
+    return NEVER_LATE_MS if card.max_late_ms is None else card.max_late_ms
 
 
 def is_gone(card: JobCard, newest_ms: int) -> bool:
@@ -44,9 +49,11 @@ def is_gone(card: JobCard, newest_ms: int) -> bool:
     return card.seen_at_ms < newest_ms - _GONE_MS
 
 
-def _expected_slot(card: JobCard, rows: Sequence[Row], success: Row | None) -> int | None:
+def expected_slot(card: JobCard, rows: Sequence[Row]) -> int | None:
+    """The first slot of which a success is expected; None where nobody can tell."""
     if not rows:
         return card.next_slot
+    success = newest_success(rows)
     after_ms = success.slot if success else rows[-1].slot - 1
     schedule = schedule_of(card.schedule)
     if schedule is not None:

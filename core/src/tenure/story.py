@@ -1,7 +1,7 @@
 """The story of one slot in order, from what the store knows: due, claimed, lost, taken over, ended, and what to do."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Literal
@@ -9,6 +9,7 @@ from typing import Literal
 from tenure.duration import to_text
 from tenure.history import Row
 from tenure.model import ActiveRun, JobCard
+from tenure.outlook import next_slot, overdue_at_ms, starts_within_ms
 from tenure.schedule import Schedule, schedule_of
 
 Kind = Literal["due", "claim", "takeover", "end", "lost", "released", "running", "unstarted", "missed", "note"]
@@ -39,13 +40,17 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What was read of a job: all rows, the newest first, its unfinished runs, its card if there is one."""
+    """What was read of a job: all rows, the newest first, its unfinished runs, its card if there is one.
+
+    ``gone``: instances tell of other jobs, and of this one no more.
+    """
 
     job: str
     now_ms: int
     rows: Sequence[Row]
     active: Sequence[ActiveRun] = ()
     card: JobCard | None = None
+    gone: bool = False
 
     @property
     def schedule(self) -> Schedule | None:
@@ -70,12 +75,36 @@ def tell(known: Known, slot: int) -> Story:
     return Story(known.job, slot, status, tuple(lines), _advice(known, slot, status, attempts))
 
 
-def newest(known: Known, *, trouble: bool = False) -> int | None:
-    """The newest slot that anything is known of; with ``trouble``, of those whose run did not end in success."""
+def tell_last(known: Known) -> Story | None:
+    """The story of the newest slot of which anything is known, and of the slots since that should have run.
+
+    None if no slot is on record, and none should be.
+    """
+    since = _missed_since(known)
+    slot = newest(known)
+    if slot is None:
+        return None if since is None else tell(known, since)
+    story = tell(known, slot)
+    overdue_ms = _overdue_ms(known)
+    if since is not None:
+        story = replace(story, lines=(*story.lines, Line("missed", f"no slot since has a record: {_NOBODY_UP}", since)))
+    if overdue_ms <= 0:
+        return story
+    over = f"a success has been overdue for {to_text(max(round(overdue_ms, -3), 1_000))}"
+    return replace(story, advice=f"{over}: start an instance" if since is not None else f"{over}; {story.advice}")
+
+
+def newest(known: Known) -> int | None:
+    """The newest slot that anything is known of."""
+    return max((row.slot for row in known.rows), default=None)
+
+
+def newest_trouble(known: Known) -> int | None:
+    """The newest slot whose run did not end in success, or that should have run and has no record."""
     ended_well = {row.slot for row in known.rows if row.status == "success"}
     going = {row.slot for row in known.rows if row.status == "running"}
-    slots = (row.slot for row in known.rows if not trouble or row.slot not in ended_well | going)
-    return max(slots, default=None)
+    slots = [row.slot for row in known.rows if row.slot not in ended_well | going]
+    return max([*slots, *_newest_missed(known)], default=None)
 
 
 # The lines
@@ -191,6 +220,47 @@ def _newer(known: Known, slot: int) -> Row | None:
 
 
 # A slot without a record
+
+_NOBODY_UP = "no instance that has the job was up and reached the store"
+
+
+def _newest_missed(known: Known) -> Iterator[int]:
+    """At most one: the way back from now passes known slots alone until it comes to the first that is not."""
+    schedule, oldest = known.schedule, _oldest_expected(known)
+    if schedule is None or oldest is None:
+        return
+    on_record = {row.slot for row in known.rows}
+    slot = schedule.latest_slot(_missed_until_ms(known))
+    while slot is not None and slot in on_record:
+        slot = schedule.latest_slot(slot - 1)
+    if slot is not None and slot >= oldest:
+        yield slot
+
+
+def _missed_since(known: Known) -> int | None:
+    """The first slot after the newest known one that should have run."""
+    newest_slot = newest(known)
+    if known.card is None:
+        return None
+    slot = known.card.next_slot if newest_slot is None else next_slot(known.card, newest_slot)
+    return slot if slot is not None and slot <= _missed_until_ms(known) else None
+
+
+def _oldest_expected(known: Known) -> int | None:
+    """Before it nothing can be called missed."""
+    return min((row.slot for row in known.rows), default=known.card.next_slot if known.card is not None else None)
+
+
+def _missed_until_ms(known: Known) -> int:
+    """A slot after this may start still, or waits for a run that goes on, or nobody wants it any more."""
+    if known.card is None or known.gone or any(run.live for run in known.active):
+        return max((row.slot for row in known.rows), default=-1)
+    return known.now_ms - starts_within_ms(known.card) - 1
+
+
+def _overdue_ms(known: Known) -> int:
+    at_ms = None if known.card is None or known.gone else overdue_at_ms(known.card, known.rows)
+    return 0 if at_ms is None else known.now_ms - at_ms
 
 
 def _missing(known: Known, slot: int) -> str:

@@ -9,9 +9,9 @@ from statistics import median
 import click
 
 from tenure.cli.group import FAILURE
-from tenure.cli.output import print_json, print_table
+from tenure.cli.output import iso, moment, print_json, print_table
 from tenure.cli.store import cards_of, entered
-from tenure.cli.survey import survey
+from tenure.cli.survey import JobLine, Survey, survey
 from tenure.duration import to_text
 from tenure.errors import BackendError, InvalidInput
 from tenure.model import EARLY_MS, Finding, JobCard
@@ -119,11 +119,23 @@ async def _jobs(backend: LeaseBackend, cards: list[JobCard]) -> Finding:
         text = "no instance has told of a job in this namespace in the last thirty days"
         return Finding("jobs", "warning", text, "start one, or look whether the namespace is the right one")
     found = await survey(backend, [card.job for card in cards[:_MOST_JOBS]])
-    overdue = [line.job for line in found.jobs if line.overdue_ms]
+    overdue = [line for line in found.jobs if line.overdue_slot is not None]
     if overdue:
-        text = f"{len(overdue)} of {len(cards)} jobs overdue, as {overdue[0]!r}"
-        return Finding("jobs", "warning", text, "see `tenure jobs --overdue`, and `tenure why JOB bad`")
+        return _overdue(found, overdue, len(cards))
     return Finding("jobs", "ok", f"{len(cards)}, none overdue")
+
+
+def _overdue(found: Survey, overdue: list[JobLine], count: int) -> Finding:
+    """The one that waits for the longest says it for all."""
+    first = max(overdue, key=lambda line: line.overdue_ms)
+    assert first.overdue_slot is not None
+    text = f"{len(overdue)} of {count} jobs overdue, as {first.job!r}"
+    remedy = f"see `tenure jobs --overdue`, and `tenure why {first.job} {iso(first.overdue_slot)}`"
+    heard_ms = max((line.heard_at_ms for line in found.jobs if line.heard_at_ms is not None), default=0)
+    if heard_ms < max(line.overdue_slot for line in overdue if line.overdue_slot is not None):
+        text += f"; no instance has told of anything since {moment(heard_ms)} UTC"
+        remedy = f"start one; {remedy}"
+    return Finding("jobs", "warning", text, remedy)
 
 
 def _zone_data() -> Finding:

@@ -1,13 +1,13 @@
 """What the store tells of all jobs at one moment."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenure.cli.store import cards_of, jobs_of
 from tenure.history import Row, read_rows
 from tenure.model import ActiveRun, JobCard
-from tenure.outlook import is_gone, newest_success, next_slot, overdue_at_ms
+from tenure.outlook import expected_slot, is_gone, newest_success, next_slot, overdue_at_ms
 from tenure.protocol import LeaseBackend
 
 _AT_ONCE = 16
@@ -26,9 +26,13 @@ class JobLine:
     success_at_ms: int | None
     overdue_ms: int
     """For how long a success has been overdue; 0 if it is not, or if nobody can tell."""
+    overdue_slot: int | None
+    """The first slot whose success is overdue."""
     holders: tuple[str, ...]
     seen_at_ms: int | None
     seen_by: str | None
+    heard_at_ms: int | None
+    """When an instance last told of the job, or of a run of it."""
     gone: bool
     """No instance tells of it any more, while some tell of other jobs."""
 
@@ -75,6 +79,7 @@ def _line(
     success = newest_success(rows)
     gone = card is not None and is_gone(card, newest_ms)
     overdue = None if card is None or gone else overdue_at_ms(card, rows)
+    is_overdue = overdue is not None and overdue < now_ms
     return JobLine(
         job=name,
         schedule=None if card is None else card.words,
@@ -83,8 +88,17 @@ def _line(
         last_status=rows[0].status if rows else None,
         success_at_ms=None if success is None else success.ended_at,
         overdue_ms=0 if overdue is None else max(now_ms - overdue, 0),
+        overdue_slot=expected_slot(card, rows) if card is not None and is_overdue else None,
         holders=tuple(run.holder for run in held if run.live),
         seen_at_ms=None if card is None else card.seen_at_ms,
         seen_by=None if card is None else card.instance,
+        heard_at_ms=max(_heard(card, rows), default=None),
         gone=gone,
     )
+
+
+def _heard(card: JobCard | None, rows: list[Row]) -> Iterator[int]:
+    if card is not None:
+        yield card.seen_at_ms
+    for row in rows:
+        yield max(row.slot, row.started_at or 0, row.ended_at or 0)

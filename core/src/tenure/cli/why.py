@@ -8,10 +8,11 @@ from tenure.cli.moments import slot_ms
 from tenure.cli.output import iso, moment, print_json, print_table, printable
 from tenure.cli.store import cards_of, of_store, read_store, suggestion
 from tenure.history import read_rows
+from tenure.outlook import is_gone
 from tenure.protocol import LeaseBackend
 from tenure.registry import hide_secrets
 from tenure.schedule import Zone, cron, zone_name
-from tenure.story import Known, Story, newest, tell
+from tenure.story import Known, Story, newest_trouble, tell, tell_last
 
 _RECORDS = 1_000
 _LINES_OF_AN_ERROR = 40
@@ -26,7 +27,8 @@ def why(job: str, slot: str, tz: str, url: str | None, namespace: str, as_json: 
     """The story of one slot of JOB: who claimed it, what became of it and why, and what to do about it.
 
     SLOT is an ISO time (2026-12-01T02:00), milliseconds since the epoch, "last" for the newest slot of which anything
-    is known, which is the default, or "bad" for the newest one that did not end in success.
+    is known, which is the default, or "bad" for the newest one that did not end in success, or should have run and was
+    not. Of a job that is overdue, "last" tells of the slots since too.
     """
     zone = cron("* * * * *", tz=tz).tz
     named = None if slot in ("last", "bad") else slot_ms(slot, zone)
@@ -35,22 +37,30 @@ def why(job: str, slot: str, tz: str, url: str | None, namespace: str, as_json: 
         active = await backend.active([job])
         rows = read_rows(await backend.results(job, limit=_RECORDS), active.runs, _RECORDS)
         cards = {card.job: card for card in await cards_of(backend)}
-        known = Known(job=job, now_ms=active.now_ms, rows=rows, active=active.runs, card=cards.get(job))
+        card = cards.get(job)
+        gone = card is not None and is_gone(card, max(each.seen_at_ms for each in cards.values()))
+        known = Known(job=job, now_ms=active.now_ms, rows=rows, active=active.runs, card=card, gone=gone)
         return known, suggestion(job, cards)
 
     known, hint = read_store(url, namespace, read)
     if not known.rows and known.card is None:
         where = f"namespace {namespace!r} of {hide_secrets(url or '')}"
         raise click.ClickException(f"nothing is known of a job {job!r} in {where}{hint}")
-    wanted = newest(known, trouble=slot == "bad") if named is None else named
-    if wanted is None:
+    story = _story(known, slot, named)
+    if story is None:
         click.echo("null" if as_json else f"{job}: no {'trouble' if slot == 'bad' else 'slot'} is on record")
-        return
-    story = tell(known, wanted)
-    if as_json:
-        print_json({**asdict(story), "utc": iso(wanted), "attempts": [asdict(row) for row in known.of(wanted)]})
+    elif as_json:
+        attempts = [asdict(row) for row in known.of(story.slot)]
+        print_json({**asdict(story), "utc": iso(story.slot), "attempts": attempts})
     else:
         _show(story, known, zone)
+
+
+def _story(known: Known, slot: str, named: int | None) -> Story | None:
+    if slot == "last":
+        return tell_last(known)
+    wanted = newest_trouble(known) if named is None else named
+    return None if wanted is None else tell(known, wanted)
 
 
 def _show(story: Story, known: Known, zone: Zone) -> None:
