@@ -154,6 +154,17 @@ def test_a_frozen_holder_s_write_is_refused_once_its_successor_has_begun(guarded
     assert guarded.take(2**52) == 1
 
 
+@pytest.mark.parametrize("words", [[], ["sql"], ["mysql", "totals.db"], ["sql", "totals.db", "memory://", "more"]])
+def test_wrong_words_are_answered_with_how_to_write_them(words):
+    command = [sys.executable, str(EXAMPLES / "freeze.py"), *words]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert told.returncode == 1
+    assert told.stdout == ""
+    usage, guards, *_ = told.stderr.splitlines()
+    assert usage == "usage: python freeze.py GUARD PLACE [STORE]"
+    assert guards.removeprefix("GUARD").strip().split(", ") == sorted(PLACES)
+
+
 def test_an_attempt_writes_as_often_as_it_likes_until_a_newer_one_takes_or_writes(guarded):
     guarded.save(1, 5, "asia")
     guarded.save(1, 5, "asia")

@@ -1,4 +1,4 @@
-"""Freeze a holder in the middle of its work, and see its write refused: ``python freeze.py redis redis://localhost``."""
+"""Freeze a holder in the middle of its work, and see its write refused: ``python freeze.py sql totals.db``."""
 
 import signal
 import subprocess
@@ -9,6 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+GUARDS = sorted(path.name.removesuffix("_totals.py") for path in Path(__file__).parent.glob("*_totals.py"))
+USAGE = f"""\
+usage: python freeze.py GUARD PLACE [STORE]
+GUARD  {", ".join(GUARDS)}
+PLACE  where its totals are: a file, a directory, a URL, or the name of a table or bucket
+STORE  where tenure keeps its leases; a file of SQLite unless given"""
 PATIENCE_S = 60
 
 
@@ -62,6 +68,14 @@ def freeze(guard: str, place: str, store: str) -> None:
             print("second: writes:", second.writes())
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> None:
+    """Freeze as the words of the command say; how to write them, if they are wrong."""
+    if len(words) not in (2, 3) or words[0] not in GUARDS:
+        sys.exit(USAGE)
     with tempfile.TemporaryDirectory() as directory:
-        freeze(*sys.argv[1:3], *(sys.argv[3:] or [f"sqlite:///{directory}/jobs.db"]))
+        guard, place, store = [*words, f"sqlite:///{directory}/jobs.db"][:3]
+        freeze(guard, place, store)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
