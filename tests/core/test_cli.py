@@ -6,12 +6,13 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from tenure.memory import MemoryBackend
-from tenure.model import ActiveRun, Claim, RunResult
+from tenure.model import ActiveRun, Claim, JobCard, RunResult
 from tenure.registry import connect
 from tenure.schedule import tz_data_version
 
@@ -64,6 +65,19 @@ def store(url: str, *results: RunResult, claims: tuple[Claim, ...] = ()) -> None
                 await backend.save_result("sync", result)
             for claim in claims:
                 assert (await backend.claim(claim)).outcome == "won"
+
+    asyncio.run(fill())
+
+
+def tell_of(url: str, job: str) -> None:
+    fields = {"lease_ms": 30_000, "overlap": "skip", "max_attempts": 3, "max_late_ms": 60_000, "next_slot": None}
+    card = JobCard(
+        job=job, schedule="every 10s", words="every 10s", instance="web1", seen_at_ms=int(time.time() * 1_000), **fields
+    )
+
+    async def fill() -> None:
+        async with connect(url) as backend:
+            await backend.save_cards([card])
 
     asyncio.run(fill())
 
@@ -235,10 +249,12 @@ def test_runs_takes_the_store_from_the_environment_and_a_limit(url: str) -> None
 
 
 def test_runs_says_so_when_there_are_none(url: str) -> None:
-    store(url)
-    assert out("runs", "other", "--url", url, "--namespace", "app") == [
-        f"'other' has no runs in namespace 'app' of {url}"
-    ]
+    store(url, claims=(claim_of("sync", SLOT),))
+    assert "nothing is known of a job 'sync' in namespace 'app'" in fails(
+        1, "runs", "sync", "--url", url, "--namespace", "app"
+    )
+    tell_of(url, "other")
+    assert out("runs", "other", "--url", url) == [f"'other' has no runs in namespace 'tenure' of {url}"]
 
 
 def test_a_hole_is_looked_for_below_every_attempt_that_is_known() -> None:
@@ -293,7 +309,7 @@ def test_active_tells_a_lease_that_is_over_from_a_live_one(url: str) -> None:
 
 
 def test_active_says_so_when_there_are_none(url: str) -> None:
-    store(url)
+    tell_of(url, "sync")
     assert out("active", "sync", "--url", url) == [f"no unfinished runs in namespace 'tenure' of {url}"]
 
 
@@ -403,7 +419,7 @@ def test_no_message_repeats_a_secret_of_the_url(command: str, monkeypatch) -> No
     monkeypatch.setattr("tenure.cli.store.connect_existing", lambda *_, **__: ClaimOnly())
     assert "hunter2" not in fails(1, command, "sync", "--url", secret)
     monkeypatch.setattr("tenure.cli.store.connect_existing", lambda *_, **__: SharedMemoryBackend())
-    (line,) = out(command, "sync", "--url", secret)
+    line = fails(1, command, "sync", "--url", secret)
     assert "hunter2" not in line
     assert "host/place" in line
 

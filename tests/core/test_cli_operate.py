@@ -166,9 +166,17 @@ def test_what_still_runs_shows_what_is_left_of_its_lease(url: str) -> None:
 @pytest.mark.parametrize(("cards", "hint"), [(["report"], "did you mean 'report'?"), (["a", "b"], "known are a, b")])
 def test_a_job_that_is_not_known_is_a_failure_that_names_others(url: str, cards: list[str], hint: str) -> None:
     fill(url, *map(card, cards))
-    result = call("why", "reprot", "--url", url)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert hint in result.stderr
+    for command in (["why"], ["runs"], ["active"], ["jobs"], ["jobs", "--overdue"]):
+        result = call(*command, "reprot", "--url", url)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "nothing is known of a job 'reprot' in namespace 'tenure' of sqlite:///" in result.stderr
+        assert hint in result.stderr
+
+
+def test_a_job_with_a_card_or_a_run_is_known(url: str) -> None:
+    fill(url, card("told"), claims=(claim_of("held", SLOT),), ended=[attempt(SLOT, 1, "success", 0, 5)])
+    for command in ("runs", "active", "jobs"):
+        out(command, "told", "held", "ended", "--url", url)
 
 
 def test_a_slot_that_is_none_is_a_wrong_call(url: str) -> None:

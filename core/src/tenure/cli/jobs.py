@@ -6,10 +6,9 @@ import click
 
 from tenure.cli.group import FAILURE
 from tenure.cli.output import ago, moment, print_json, print_table
-from tenure.cli.store import of_store, read_store
+from tenure.cli.store import of_store, place, read_store, refuse_unknown
 from tenure.cli.survey import JobLine, Survey, survey
 from tenure.protocol import LeaseBackend
-from tenure.registry import hide_secrets
 
 HEADERS = ("job", "state", "schedule", "next slot, UTC", "last slot, UTC", "ended as", "last success", "overdue for")
 
@@ -26,6 +25,7 @@ def jobs(names: tuple[str, ...], only_overdue: bool, url: str | None, namespace:
     """
 
     async def read(backend: LeaseBackend) -> Survey:
+        await refuse_unknown(backend, names, place(url, namespace))
         return await survey(backend, names)
 
     found = read_store(url, namespace, read)
@@ -36,7 +36,7 @@ def jobs(names: tuple[str, ...], only_overdue: bool, url: str | None, namespace:
         print_table(HEADERS, [cells(line, found.now_ms) for line in shown])
     else:
         what = "no job is overdue" if found.jobs else "no instance has told of a job"
-        click.echo(f"{what} in namespace {namespace!r} of {hide_secrets(url or '')}")
+        click.echo(f"{what} in {place(url, namespace)}")
     if only_overdue and shown:
         raise click.exceptions.Exit(FAILURE)
 

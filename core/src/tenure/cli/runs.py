@@ -7,11 +7,10 @@ from dataclasses import asdict
 import click
 
 from tenure.cli.output import last_line, moment, print_json, print_table, seconds
-from tenure.cli.store import jobs_of, of_store, read_store
+from tenure.cli.store import jobs_of, of_store, place, read_store, refuse_unknown
 from tenure.history import Row, read_rows
 from tenure.model import ActiveRun, ActiveRuns
 from tenure.protocol import LeaseBackend
-from tenure.registry import hide_secrets
 
 _AT_ONCE = 16
 
@@ -28,6 +27,7 @@ def runs(jobs: tuple[str, ...], limit: int, url: str | None, namespace: str, as_
     """
 
     async def read(backend: LeaseBackend) -> list[tuple[str, Row]]:
+        await refuse_unknown(backend, jobs, place(url, namespace))
         return await _rows(backend, await jobs_of(backend, jobs), limit)
 
     rows = read_store(url, namespace, read)
@@ -39,7 +39,7 @@ def runs(jobs: tuple[str, ...], limit: int, url: str | None, namespace: str, as_
         print_table(["job"] * several + headers, [[job] * several + _run_cells(row) for job, row in rows])
     else:
         which = repr(jobs[0]) + " has" if len(jobs) == 1 else "the jobs have"
-        click.echo(f"{which} no runs in namespace {namespace!r} of {hide_secrets(url or '')}")
+        click.echo(f"{which} no runs in {place(url, namespace)}")
 
 
 async def _rows(backend: LeaseBackend, names: Sequence[str], limit: int) -> list[tuple[str, Row]]:
@@ -84,6 +84,7 @@ def active(jobs: tuple[str, ...], url: str | None, namespace: str, as_json: bool
     """The unfinished runs of the JOBs, or of all that instances have told of: who holds them, for how long still."""
 
     async def read(backend: LeaseBackend) -> ActiveRuns:
+        await refuse_unknown(backend, jobs, place(url, namespace))
         return await backend.active(await jobs_of(backend, jobs))
 
     found = read_store(url, namespace, read)
@@ -93,7 +94,7 @@ def active(jobs: tuple[str, ...], url: str | None, namespace: str, as_json: bool
         headers = ["job", "slot, UTC", "attempt", "fence", "holder", "started, UTC", "lease", "left"]
         print_table(headers, list(map(_active_cells, found.runs)))
     else:
-        click.echo(f"no unfinished runs in namespace {namespace!r} of {hide_secrets(url or '')}")
+        click.echo(f"no unfinished runs in {place(url, namespace)}")
 
 
 def _active_cells(run: ActiveRun) -> list[str]:

@@ -69,7 +69,27 @@ async def jobs_of(backend: LeaseBackend, named: Sequence[str]) -> list[str]:
     return [card.job for card in await backend.cards()]
 
 
-def suggestion(job: str, known: Iterable[str]) -> str:
+async def refuse_unknown(backend: LeaseBackend, named: Sequence[str], where: str) -> None:
+    """ClickException for a job that has neither a card nor a run; a store without cards cannot tell."""
+    if not named or not isinstance(backend, JobCards):
+        return
+    known = [card.job for card in await backend.cards()]
+    for job in sorted(set(named) - set(known)):
+        if not (await backend.active([job])).runs and not await backend.results(job, limit=1):
+            raise unknown(job, known, where)
+
+
+def unknown(job: str, known: Iterable[str], where: str) -> click.ClickException:
+    """The error for a name that nobody uses."""
+    return click.ClickException(f"nothing is known of a job {job!r} in {where}{_suggestion(job, known)}")
+
+
+def place(url: str | None, namespace: str) -> str:
+    """The store and the namespace for people."""
+    return f"namespace {namespace!r} of {hide_secrets(url or '')}"
+
+
+def _suggestion(job: str, known: Iterable[str]) -> str:
     """What may have been meant by a name that nobody uses."""
     names = list(known)
     close = closest(job, names)

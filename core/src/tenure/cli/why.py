@@ -6,11 +6,10 @@ import click
 
 from tenure.cli.moments import slot_ms
 from tenure.cli.output import iso, moment, print_json, print_table, printable
-from tenure.cli.store import cards_of, of_store, read_store, suggestion
+from tenure.cli.store import cards_of, of_store, place, read_store, unknown
 from tenure.history import read_rows
 from tenure.outlook import is_gone
 from tenure.protocol import LeaseBackend
-from tenure.registry import hide_secrets
 from tenure.schedule import Zone, cron, zone_name
 from tenure.story import Known, Story, newest_trouble, tell, tell_last
 
@@ -33,19 +32,17 @@ def why(job: str, slot: str, tz: str, url: str | None, namespace: str, as_json: 
     zone = cron("* * * * *", tz=tz).tz
     named = None if slot in ("last", "bad") else slot_ms(slot, zone)
 
-    async def read(backend: LeaseBackend) -> tuple[Known, str]:
+    async def read(backend: LeaseBackend) -> Known:
         active = await backend.active([job])
         rows = read_rows(await backend.results(job, limit=_RECORDS), active.runs, _RECORDS)
         cards = {card.job: card for card in await cards_of(backend)}
         card = cards.get(job)
         gone = card is not None and is_gone(card, max(each.seen_at_ms for each in cards.values()))
-        known = Known(job=job, now_ms=active.now_ms, rows=rows, active=active.runs, card=card, gone=gone)
-        return known, suggestion(job, cards)
+        if not rows and card is None:
+            raise unknown(job, cards, place(url, namespace))
+        return Known(job=job, now_ms=active.now_ms, rows=rows, active=active.runs, card=card, gone=gone)
 
-    known, hint = read_store(url, namespace, read)
-    if not known.rows and known.card is None:
-        where = f"namespace {namespace!r} of {hide_secrets(url or '')}"
-        raise click.ClickException(f"nothing is known of a job {job!r} in {where}{hint}")
+    known = read_store(url, namespace, read)
     story = _story(known, slot, named)
     if story is None:
         click.echo("null" if as_json else f"{job}: no {'trouble' if slot == 'bad' else 'slot'} is on record")
