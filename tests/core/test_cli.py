@@ -129,7 +129,15 @@ def test_the_entry_point_exits_with_the_command_s_code() -> None:
         (["next", "10s", "--after", "tomorrow"], "'tomorrow' is no instant"),
         (["runs"], "TENURE_URL"),
         (["why"], "Missing argument 'JOB'"),
-        (["doctor"], "Missing argument 'URL'"),
+        *(
+            ([command], "which store? give --url, or set TENURE_URL")
+            for command in ("doctor", "migrate", "web", "jobs")
+        ),
+        *(([command, "memory://", "--url", "memory://"], "give one URL") for command in ("doctor", "migrate", "web")),
+        *(
+            ([command, "redis://u:p@h"], "'redis://***@h' looks like a URL; give it with --url")
+            for command in ("why", "jobs", "runs", "active", "top")
+        ),
         (["runs", "sync"], "TENURE_URL"),
         (["runs", "sync", "--url", "jobs.db"], 'write "sqlite:///jobs.db"'),
         (["runs", "", "--url", "memory://"], "job: '' is 0 bytes"),
@@ -341,6 +349,7 @@ def migrating(monkeypatch) -> Migrating:
 def test_migrate_says_what_it_did_and_a_second_time_that_there_was_nothing(migrating) -> None:
     assert out("migrate", "some://where") == ["done: tables", "done: functions"]
     assert out("migrate", TENURE_URL="some://where") == ["the schema is up to date"]
+    assert out("migrate", "--url", "some://where") == ["the schema is up to date"]
 
 
 def test_migrate_prints_sql_and_changes_nothing(migrating) -> None:

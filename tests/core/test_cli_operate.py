@@ -352,8 +352,14 @@ def test_a_store_that_is_well_is_said_to_be(url: str) -> None:
     assert {finding["state"] for finding in found.values()} == {"ok"}
     assert {"zone data", "store", "clock", "round trip", "jobs"} <= found.keys()
     assert found["jobs"]["text"] == "1, none overdue"
-    lines = out("doctor", url)
-    assert lines[0].split() == ["what", "found"]
+    for arguments, env in (
+        ((url,), {}),
+        (("--url", url), {}),
+        ((), {"TENURE_URL": url}),
+        ((url,), {"TENURE_URL": "x"}),
+    ):
+        result = call("doctor", *arguments, **env)
+        assert (result.exit_code, result.stdout.splitlines()[0].split()) == (0, ["what", "found"])
 
 
 def test_what_is_overdue_and_a_lease_that_is_too_short_are_warnings(url: str, monkeypatch) -> None:

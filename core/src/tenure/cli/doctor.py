@@ -10,7 +10,7 @@ import click
 
 from tenure.cli.group import FAILURE
 from tenure.cli.output import iso, moment, print_json, print_table
-from tenure.cli.store import cards_of, entered
+from tenure.cli.store import cards_of, entered, given_url, url_as_word
 from tenure.cli.survey import JobLine, Survey, survey
 from tenure.duration import to_text
 from tenure.errors import BackendError, InvalidInput
@@ -28,14 +28,15 @@ _MOST_JOBS = 500
 
 
 @click.command()
-@click.argument("url", envvar="TENURE_URL")
+@url_as_word("[URL]")
 @click.option("--namespace", default="tenure", show_default=True, help="The namespace of the jobs.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def doctor(url: str, namespace: str, as_json: bool) -> None:
+def doctor(word: str | None, url: str | None, namespace: str, as_json: bool) -> None:
     """Look whether the store at URL, and this host's way to it, are fit for running jobs; TENURE_URL if not given.
 
     It changes nothing. Each finding that is not well has a remedy; the exit code is 1 if something is wrong.
     """
+    url = given_url(word, url)
     findings = asyncio.run(_examine(url, namespace))
     wrong = any(finding.state == "wrong" for finding in findings)
     if as_json:

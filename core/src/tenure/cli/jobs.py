@@ -6,7 +6,7 @@ import click
 
 from tenure.cli.group import FAILURE
 from tenure.cli.output import ago, moment, print_json, print_table
-from tenure.cli.store import of_store, place, read_store, refuse_unknown
+from tenure.cli.store import jobs_argument, of_store, place, read_store, refuse_unknown
 from tenure.cli.survey import JobLine, Survey, survey
 from tenure.protocol import LeaseBackend
 
@@ -14,7 +14,7 @@ HEADERS = ("job", "state", "schedule", "next slot, UTC", "last slot, UTC", "ende
 
 
 @click.command()
-@click.argument("names", metavar="[JOB...]", nargs=-1)
+@jobs_argument
 @click.option("--overdue", "only_overdue", is_flag=True, help="Only those that are; exit code 1 if there is any.")
 @of_store
 def jobs(names: tuple[str, ...], only_overdue: bool, url: str | None, namespace: str, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from tenure.cli.output import last_line, moment, print_json, print_table, seconds
-from tenure.cli.store import jobs_of, of_store, place, read_store, refuse_unknown
+from tenure.cli.store import jobs_argument, jobs_of, of_store, place, read_store, refuse_unknown
 from tenure.history import Row, read_rows
 from tenure.model import ActiveRun, ActiveRuns
 from tenure.protocol import LeaseBackend
@@ -16,10 +16,10 @@ _AT_ONCE = 16
 
 
 @click.command()
-@click.argument("jobs", metavar="[JOB...]", nargs=-1)
+@jobs_argument
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True, help="How many rows.")
 @of_store
-def runs(jobs: tuple[str, ...], limit: int, url: str | None, namespace: str, as_json: bool) -> None:
+def runs(names: tuple[str, ...], limit: int, url: str | None, namespace: str, as_json: bool) -> None:
     """The history of the JOBs, or of all jobs that instances have told of: one row per attempt, the newest first.
 
     A slot that was not run has a row that says why. An attempt that nobody recorded, since its holder and its successor
@@ -27,18 +27,18 @@ def runs(jobs: tuple[str, ...], limit: int, url: str | None, namespace: str, as_
     """
 
     async def read(backend: LeaseBackend) -> list[tuple[str, Row]]:
-        await refuse_unknown(backend, jobs, place(url, namespace))
-        return await _rows(backend, await jobs_of(backend, jobs), limit)
+        await refuse_unknown(backend, names, place(url, namespace))
+        return await _rows(backend, await jobs_of(backend, names), limit)
 
     rows = read_store(url, namespace, read)
     if as_json:
-        _print_json(jobs, rows)
+        _print_json(names, rows)
     elif rows:
-        several = len(jobs) != 1
+        several = len(names) != 1
         headers = ["slot, UTC", "attempt", "status", "fence", "instance", "started, UTC", "duration", "error"]
         print_table(["job"] * several + headers, [[job] * several + _run_cells(row) for job, row in rows])
     else:
-        which = repr(jobs[0]) + " has" if len(jobs) == 1 else "the jobs have"
+        which = repr(names[0]) + " has" if len(names) == 1 else "the jobs have"
         click.echo(f"{which} no runs in {place(url, namespace)}")
 
 
@@ -78,14 +78,14 @@ def _run_cells(row: Row) -> list[str]:
 
 
 @click.command()
-@click.argument("jobs", metavar="[JOB...]", nargs=-1)
+@jobs_argument
 @of_store
-def active(jobs: tuple[str, ...], url: str | None, namespace: str, as_json: bool) -> None:
+def active(names: tuple[str, ...], url: str | None, namespace: str, as_json: bool) -> None:
     """The unfinished runs of the JOBs, or of all that instances have told of: who holds them, for how long still."""
 
     async def read(backend: LeaseBackend) -> ActiveRuns:
-        await refuse_unknown(backend, jobs, place(url, namespace))
-        return await backend.active(await jobs_of(backend, jobs))
+        await refuse_unknown(backend, names, place(url, namespace))
+        return await backend.active(await jobs_of(backend, names))
 
     found = read_store(url, namespace, read)
     if as_json:

@@ -6,14 +6,18 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tenure.errors import BackendMisconfigured, closest
 from tenure.model import JobCard
 from tenure.protocol import JobCards, LeaseBackend, has_leases
-from tenure.registry import connect_existing, hide_secrets
+from tenure.registry import FIRST_PARTY, connect_existing, hide_secrets, schemes
 
 Answer = TypeVar("Answer")
 Command = TypeVar("Command", bound=Callable[..., Any])
+Names = TypeVar("Names", str, tuple[str, ...])
+
+_ENVVAR = "TENURE_URL"
 
 _SHOWN = 8
 """So many names are told in a line."""
@@ -24,10 +28,42 @@ def of_store(command: Command) -> Command:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="For programs; times are milliseconds since the epoch."),
         click.option("--namespace", default="tenure", show_default=True, help="The namespace of the jobs."),
-        click.option("--url", envvar="TENURE_URL", help="The store; TENURE_URL if not given.", metavar="URL"),
+        url_option,
     ):
         command = option(command)
     return command
+
+
+def url_option(command: Command) -> Command:
+    """The option ``--url``."""
+    return click.option("--url", envvar=_ENVVAR, help="The store; TENURE_URL if not given.", metavar="URL")(command)
+
+
+def url_as_word(metavar: str) -> Callable[[Command], Command]:
+    """The URL as a word, for the commands that are about a whole store, or as ``--url``; ``given_url`` chooses."""
+    return lambda command: click.argument("word", metavar=metavar, required=False)(url_option(command))
+
+
+def given_url(word: str | None, url: str | None) -> str:
+    """The word, or else the option or the environment; UsageError if both or none were given."""
+    source = click.get_current_context().get_parameter_source("url")
+    if word and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("which store? give one URL, as a word or with --url")
+    return _required(word or url)
+
+
+def jobs_argument(command: Command) -> Command:
+    """The names of jobs; a URL among them is refused."""
+    return click.argument("names", metavar="[JOB...]", nargs=-1, callback=check_names)(command)
+
+
+def check_names(_ctx: click.Context, _parameter: click.Parameter, value: Names) -> Names:
+    """The name or names of jobs; UsageError for what looks like a URL."""
+    for name in [value] if isinstance(value, str) else value:
+        scheme, colon, _ = name.partition("://")
+        if colon and scheme.lower() in (*FIRST_PARTY, *schemes()):  # a job may be called https://…
+            raise click.UsageError(f"{hide_secrets(name)!r} looks like a URL; give it with --url")
+    return value
 
 
 def read_store(url: str | None, namespace: str, read: Callable[[LeaseBackend], Coroutine[Any, Any, Answer]]) -> Answer:
@@ -43,8 +79,7 @@ def read_store(url: str | None, namespace: str, read: Callable[[LeaseBackend], C
 @asynccontextmanager
 async def entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBackend]:
     """The store of a URL, opened to be read; nothing is created."""
-    if not url:
-        raise click.UsageError("which store? give --url, or set TENURE_URL, as in sqlite:///jobs.db")
+    url = _required(url)
     backend = connect_existing(url, namespace=namespace)
     if not has_leases(backend):
         raise BackendMisconfigured(f"{hide_secrets(url)} keeps no history and no leases that could be read")
@@ -53,6 +88,12 @@ async def entered(url: str | None, namespace: str) -> AsyncIterator[LeaseBackend
         if not opened.capabilities.shared:
             raise BackendMisconfigured(f"{hide_secrets(url)} is not shared between processes: only its own can read it")
         yield opened
+
+
+def _required(url: str | None) -> str:
+    if not url:
+        raise click.UsageError(f"which store? give --url, or set {_ENVVAR}, as in sqlite:///jobs.db")
+    return url
 
 
 async def cards_of(backend: LeaseBackend) -> list[JobCard]:

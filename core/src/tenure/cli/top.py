@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tenure.cli.jobs import HEADERS, cells
 from tenure.cli.output import moment, seconds, table
-from tenure.cli.store import entered
+from tenure.cli.store import entered, jobs_argument, url_option
 from tenure.cli.survey import Survey, survey
 from tenure.errors import BackendError
 from tenure.registry import hide_secrets
@@ -23,9 +23,9 @@ _ACTIVE = ("job", "slot, UTC", "attempt", "holder", "started, UTC", "lease")
 
 
 @click.command()
-@click.argument("names", metavar="[JOB...]", nargs=-1)
+@jobs_argument
 @click.option("--every", "period_s", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
-@click.option("--url", envvar="TENURE_URL", help="The store; TENURE_URL if not given.", metavar="URL")
+@url_option
 @click.option("--namespace", default="tenure", show_default=True, help="The namespace of the jobs.")
 def top(names: tuple[str, ...], period_s: float, url: str | None, namespace: str) -> None:
     """Watch the jobs and who holds which run; q or Ctrl-C ends it.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.load import load_scheduler
-from tenure.cli.store import entered
+from tenure.cli.store import entered, given_url, url_as_word
 from tenure.errors import BackendUnavailable
 from tenure.scheduler import Scheduler
 
@@ -20,7 +20,7 @@ _NEEDED = {"starlette", "uvicorn", "anyio"}
 
 
 @click.command()
-@click.argument("target", metavar="URL|MODULE:SCHEDULER", envvar="TENURE_URL")
+@url_as_word("[URL|MODULE:SCHEDULER]")
 @click.option("--namespace", default="tenure", show_default=True, help="The namespace of the jobs; goes with a URL.")
 @click.option("--job", "jobs", multiple=True, metavar="NAME", help="Show this job too; the store may not know of it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
@@ -30,7 +30,8 @@ _NEEDED = {"starlette", "uvicorn", "anyio"}
 )
 @click.option("--allow-trigger", is_flag=True, help="Let the page run jobs: here, in an instance of the application.")
 def web(
-    target: str,
+    word: str | None,
+    url: str | None,
     namespace: str,
     jobs: tuple[str, ...],
     host: str,
@@ -40,10 +41,11 @@ def web(
 ) -> None:
     """Serve a page that shows the jobs, who holds what, and the story of each slot, live.
 
-    It reads the store at URL, or the one of an application's scheduler, and changes nothing in it. With --allow-trigger
-    it starts that scheduler: this process is one more instance then, and runs what is due as any other.
+    It reads the store at URL (TENURE_URL if not given), or the one of an application's scheduler, and changes nothing
+    in it. With --allow-trigger it starts that scheduler: this process is one more instance then, and runs what is due
+    as any other.
     """
-    source = _source(target, namespace, allow_trigger)
+    source = _source(given_url(word, url), namespace, allow_trigger)
     application = _application(source, namespace, jobs, {*hosts, host}, allow_trigger)
     with _listening(host, port) as listener, _running(source, allow_trigger):
         _announce(listener, host, allow_trigger)

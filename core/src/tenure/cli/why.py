@@ -6,7 +6,7 @@ import click
 
 from tenure.cli.moments import slot_ms
 from tenure.cli.output import iso, moment, print_json, print_table, printable
-from tenure.cli.store import cards_of, of_store, place, read_store, unknown
+from tenure.cli.store import cards_of, check_names, of_store, place, read_store, unknown
 from tenure.history import read_rows
 from tenure.outlook import is_gone
 from tenure.protocol import LeaseBackend
@@ -18,8 +18,8 @@ _LINES_OF_AN_ERROR = 40
 
 
 @click.command()
-@click.argument("job")
-@click.argument("slot", metavar="SLOT", default="last")
+@click.argument("job", callback=check_names)
+@click.argument("slot", metavar="[SLOT]", default="last")
 @click.option("--tz", default="UTC", show_default=True, help="The IANA zone of SLOT, and of the times that are shown.")
 @of_store
 def why(job: str, slot: str, tz: str, url: str | None, namespace: str, as_json: bool) -> None:
