@@ -578,10 +578,10 @@ def test_a_job_is_run_by_two_clicks_where_that_is_allowed_and_by_nobody_else(tab
 # The command
 
 
-def fails(household, *arguments):
+def fails(household, *arguments, code=1):
     process = household.start("web", *arguments)
     out, error = process.communicate(timeout=PATIENCE_S)
-    assert (out, process.returncode) == ("", 2 if "Usage" in error or "--allow-trigger:" in error else 1), error
+    assert (out, process.returncode) == ("", code), error
     (line,) = error.splitlines()
     return line
 
@@ -591,7 +591,9 @@ def test_what_cannot_be_shown_is_one_line_that_names_the_remedy(household, tmp_p
     assert "there is no store" in fails(household, f"sqlite:///{tmp_path}/typo.db")
     assert "only its own can read it" in fails(household, "memory://")
     assert "keeps no history" in fails(household, f"dir://{tmp_path}")
-    assert "app:scheduler" in fails(household, household.url, "--allow-trigger")
+    assert "app:scheduler" in fails(household, household.url, "--allow-trigger", code=2)
+    assert "'redis:/x' is not a URL; write \"redis://x\"" in fails(household, "redis:/x", code=2)
+    assert f'write "sqlite:///{tmp_path}/typo.db"' in fails(household, f"{tmp_path}/typo.db", code=2)
 
 
 def test_a_port_that_is_taken_is_told(household):

@@ -53,7 +53,7 @@ def web(
 
 
 def _source(target: str, namespace: str, allow_trigger: bool) -> str | Scheduler:
-    if "://" not in target:
+    if not _is_url(target):
         return load_scheduler(target)
     if allow_trigger:
         raise click.UsageError(
@@ -62,6 +62,11 @@ def _source(target: str, namespace: str, allow_trigger: bool) -> str | Scheduler
         )
     asyncio.run(_look(target, namespace))
     return target
+
+
+def _is_url(target: str) -> bool:
+    """Whether it is one, or was to be: then ``connect`` says what is wrong, and no module is imported."""
+    return ":/" in target or (":" not in target and target.endswith((".db", ".sqlite", ".sqlite3")))
 
 
 async def _look(url: str, namespace: str) -> None:
