@@ -27,6 +27,7 @@ from tenure.errors import (
 from tenure.memory import MemoryBackend, MemoryStore
 from tenure.model import Claim, JobCard, RunResult, new_token
 from tenure.registry import connect
+from tenure_conformance.servers.recipe import free_port
 from tenure_redis import RedisBackend, node
 from tenure_redis.errors import COMMANDS, acl_rules
 from tenure_redis.keys import Keys
@@ -447,6 +448,25 @@ def test_each_error_of_a_server_is_of_its_class_and_has_its_remedy(text, kind, w
         asyncio.run(_enter(connect(f"redis://user:hunter2@{HOST}:{port}", timeout="20s")))
     assert caught.value.__cause__ is not None
     assert "hunter2" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_a_refused_connection_says_where_to_look():
+    with pytest.raises(BackendUnavailable, match=r"[^.]: is it running there\? look at host and port$"):
+        asyncio.run(_enter(connect(f"redis://{HOST}:{free_port()}")))
+
+
+@pytest.mark.parametrize(
+    ("user", "remedy"),
+    [("", "it asks for a password and was given none; write"), (":wrong-word@", "user or password is wrong")],
+)
+def test_a_server_with_a_password_says_what_is_wrong_with_the_urls(server, user, remedy):
+    server.call("CONFIG", "SET", "requirepass", "hunter2")
+    try:
+        with pytest.raises(BackendMisconfigured, match=remedy) as caught:
+            asyncio.run(_enter(connect(f"redis://{user}{HOST}:{server.port}")))
+        assert ".:" not in str(caught.value)
+    finally:
+        server.call("CONFIG", "SET", "requirepass", "", password="hunter2")
 
 
 def test_what_does_not_speak_the_protocol_is_no_such_server():

@@ -26,7 +26,7 @@ _UNAVAILABLE = {
     "max number of clients reached": "raise maxclients, or look who keeps connections open",
 }
 _MISCONFIGURED = {
-    "NOAUTH": "it asks for a password; write redis://user:password@host",
+    "NOAUTH": "it asks for a password and was given none; write redis://user:password@host",
     "WRONGPASS": "user or password is wrong, or the user is off",
     "NOPERM": "the user may not do this",
     "ACL failure in script": "the user may not do this",
@@ -39,11 +39,13 @@ _MISCONFIGURED = {
     "DB index is out of range": "it has no database of that number",
     "invalid DB index": "it has no database of that number",
     "SELECT is not allowed in cluster mode": "a cluster has one database only, 0",
+    "Authentication required": "it asks for a password and was given none; write redis://user:password@host",
     "without any password configured": "it has no password; leave user and password out of the URL",
     "tenure: not a run": "another application uses this key, or it was written to by hand; choose another namespace",
     "tenure: format none": "another application uses this key; choose another namespace or database",
     "tenure: format": "a newer version of tenure wrote it; upgrade tenure-redis here",
 }
+_REFUSED = "is it running there? look at host and port"
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (driver.ReadOnlyError, "READONLY"),
     (driver.BusyLoadingError, "LOADING"),
@@ -91,15 +93,16 @@ def _translated(error: Exception, place: str, prefix: str) -> BackendError:
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
             return BackendMisconfigured(f"{place}: TLS failed ({cause.reason or cause}); {_tls_remedy(cause)}")
-    code, text = _code(error), str(error) or type(error).__name__
+    code, text = _code(error), str(error).rstrip(".") or type(error).__name__
     if code in _MISCONFIGURED:
         remedy = _MISCONFIGURED[code]
         if remedy == _MISCONFIGURED["NOPERM"]:
             remedy = f"{remedy}; ACL SETUSER its-name {acl_rules(prefix)}"
         return BackendMisconfigured(f"{place}: {text}: {remedy}")
     if isinstance(error, driver.AuthenticationError | driver.AuthenticationWrongNumberOfArgsError):
-        return BackendMisconfigured(f"{place}: {text}: {_MISCONFIGURED['WRONGPASS']}")
-    remedy = _UNAVAILABLE.get(code, "")
+        return BackendMisconfigured(f"{place}: {_MISCONFIGURED['WRONGPASS']}")
+    refused = any(isinstance(cause, ConnectionRefusedError) for cause in _chain(error))
+    remedy = _REFUSED if refused else _UNAVAILABLE.get(code, "")
     return BackendUnavailable(f"{place}: {text}" + (f": {remedy}" if remedy else ""))
 
 
