@@ -20,6 +20,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEVELS = ("debug", "info", "warning", "error")
 
 
+class _Ended(BaseException):
+    """A signal came before the scheduler ran; no `except Exception` of a library is to swallow it."""
+
+
 @click.command()
 @click.argument("target", metavar="MODULE:SCHEDULER")
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
@@ -31,14 +35,14 @@ def run(target: str, log_level: str) -> None:
     """
     scheduler = _loaded(target, traceback_wanted=log_level == "debug")
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    with suppress(StoppedEarly), StopSignals(_stop_early):  # until the scheduler takes the signals to itself
+    with suppress(_Ended, StoppedEarly), StopSignals(_stop_early):  # until the scheduler takes the signals to itself
         _announce(scheduler)
         scheduler.run()
     click.echo("stopped")
 
 
 def _stop_early(_again: bool) -> NoReturn:
-    raise StoppedEarly("stopped before it began")
+    raise _Ended
 
 
 def _loaded(target: str, *, traceback_wanted: bool) -> Scheduler:
