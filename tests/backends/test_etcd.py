@@ -17,7 +17,7 @@ from tenure.model import CARD_KEPT_MS, MAX_SLOT, Claim, JobCard, LostAttempt, Ru
 from tenure_etcd import EtcdBackend, Settings, Tls, backend, cluster, dates, leases, runs
 from tenure_etcd.keys import Layout, quoted
 
-from .servers_etcd import HOST, etcd, programs
+from .servers_etcd import HOST, etcd, free_port, programs
 
 SLOT = 1_750_000_000_000
 LONG_MS = 600_000
@@ -653,6 +653,15 @@ def test_leaving_waits_for_calls_and_closes_everything(server, namespace):
 def test_a_url_that_names_no_cluster_is_refused(url, words):
     with pytest.raises(ValueError, match=words):
         connect(url)
+
+
+def test_a_refused_connection_says_where_to_look():
+    async def main():
+        async with connect(f"etcd://{HOST}:{free_port()}"):
+            pass
+
+    with pytest.raises(BackendUnavailable, match=r"is it running there\? look at host and port$"):
+        asyncio.run(main())
 
 
 def test_what_is_shown_has_no_secret():

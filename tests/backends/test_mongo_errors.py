@@ -25,6 +25,22 @@ def test_a_connection_that_a_change_stream_lost_after_its_session_is_unavailable
     assert "connection closed" in str(translated)
 
 
+SEARCHED = (
+    "db1:27017: [Errno 111] Connect call failed ('10.0.0.1', 27017) (configured timeouts: socketTimeoutMS: 5000.0ms,"
+    " connectTimeoutMS: 5000.0ms),db2:27017: timed out, Timeout: 4.9s, Topology Description: <TopologyDescription"
+    ' id: 1, servers: [<ServerDescription error=AutoReconnect("db1:27017: [Errno 111] Connect call failed")>]>'
+)
+
+
+def test_a_server_that_is_not_found_is_told_of_in_a_line_that_says_where_to_look():
+    translated = translate(pymongo_errors.ServerSelectionTimeoutError(SEARCHED), "mongodb://db1,db2/app")
+    assert isinstance(translated, BackendUnavailable)
+    assert str(translated) == (
+        "mongodb://db1,db2/app: db1:27017: [Errno 111] Connect call failed ('10.0.0.1', 27017),db2:27017: timed out;"
+        " is it running there? look at host and port"
+    )
+
+
 def test_other_mistakes_are_given_back_as_they_are():
     for error in (AttributeError("no such thing"), lost_amid(ValueError("not the store"))):
         assert translate(error, "mongodb://host/tenure") is error

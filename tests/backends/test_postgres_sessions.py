@@ -516,6 +516,12 @@ def test_a_standby_is_refused_and_of_several_hosts_the_primary_is_found(tmp_path
         asyncio.run(main())
 
 
+def test_the_two_lines_of_a_refused_connection_are_one_sentence():
+    two = "connection to server failed: Connection refused\n\tIs the server running on that host?"
+    said = str(translated(psycopg.OperationalError(two), "here"))
+    assert said == "here: connection to server failed: Connection refused; is the server running on that host?"
+
+
 def test_each_state_that_a_server_tells_has_its_kind_of_error():
     def kind(state):
         return type(translated(psycopg.errors.lookup(state)("words"), "here"))

@@ -25,6 +25,7 @@ _MISCONFIGURED = {
 _UNAVAILABLE = {
     "database space exceeded": "its disk quota is used up; compact, defragment, `etcdctl alarm disarm`, and let it"
     " compact by itself (--auto-compaction-retention)",
+    "connection refused": "is it running there? look at host and port",
     "no leader": "its cluster has no leader now",
     "leader changed": "its cluster has just chosen another leader",
     "too many requests": "it has more to do than it can",

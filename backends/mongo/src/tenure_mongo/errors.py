@@ -1,5 +1,7 @@
 """The driver's errors as the protocol's, with the remedy; no text repeats a secret."""
 
+import re
+
 from bson.errors import InvalidDocument
 from pymongo.errors import (
     ConfigurationError,
@@ -55,6 +57,9 @@ _REASONS = {
 }
 """What the driver only says in words while it searches a server."""
 
+_REFUSED = re.compile(r"Connect call failed|[Cc]onnection refused")
+_DETAILS = re.compile(r" \(configured timeouts: [^)]*\)|, Timeout: .*, Topology Description: .*", re.DOTALL)
+
 
 def translate(error: Exception, place: str) -> Exception:
     """The error as a caller gets it; what is no fault of the store is given back as it is."""
@@ -85,8 +90,12 @@ def server_error(place: str, code: int | None, message: str) -> BackendError:
 
 
 def connection_error(place: str, message: str) -> BackendError:
-    """The error that the driver told while it looked for a server."""
-    return _error(place, message, next((_REASONS[words] for words in _REASONS if words in message), None))
+    """The error that the driver told while it looked for a server; without its description of all that it knows."""
+    remedy = next((_REASONS[words] for words in _REASONS if words in message), None)
+    brief = _DETAILS.sub("", message)
+    if remedy is None and _REFUSED.search(message):
+        return BackendUnavailable(f"{place}: {brief}; is it running there? look at host and port")
+    return _error(place, brief, remedy)
 
 
 def _error(place: str, message: str, remedy: str | None) -> BackendError:

@@ -77,7 +77,8 @@ def _state(error: Exception) -> str:
 
 def _words(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    words = " ".join(line for line in lines if not re.match(r"(LINE \d+:|\^|QUERY:|CONTEXT:|PL/pgSQL)", line))
+    said = [line for line in lines if not re.match(r"(LINE \d+:|\^|QUERY:|CONTEXT:|PL/pgSQL)", line)]
+    words = " ".join(said).replace(" Is the server running", "; is the server running")
     return words or type(error).__name__
 
 
