@@ -108,9 +108,9 @@ def test_without_its_libraries_it_names_what_to_install(library: str) -> None:
     assert done.stderr == f'tenure: the command line needs {library}; run: pip install "tenure[cli]"\n'
 
 
-def test_the_entry_point_exits_with_the_command_s_code() -> None:
-    code = "import sys; from tenure.cli import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", code, "next", "frob"], capture_output=True, text=True)
+@pytest.mark.parametrize("how", [["-c", "import sys; from tenure.cli import main; sys.exit(main())"], ["-m", "tenure"]])
+def test_the_entry_point_exits_with_the_command_s_code(how: list[str]) -> None:
+    done = subprocess.run([sys.executable, *how, "next", "frob"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 

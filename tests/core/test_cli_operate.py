@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tenure.model import Claim, Finding, JobCard, RunResult
-from tenure.registry import connect
+from tenure.registry import connect, hide_secrets
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -23,12 +23,20 @@ from rich.console import Console
 from tenure.cli import doctor as doctor_module
 from tenure.cli.commands import tenure
 from tenure.cli.doctor import _clock
+from tenure.cli.output import moment
 from tenure.cli.survey import survey
 from tenure.cli.top import screen
 from tenure.memory import MemoryBackend, MemoryStore
 
 SLOT = 1_780_315_200_000  # 2026-06-01T12:00:00Z
-NOW = int(time.time() * 1_000)
+NOW = 0
+"""The time at which a test begins."""
+
+
+@pytest.fixture(autouse=True)
+def it_is_now():
+    global NOW
+    NOW = int(time.time() * 1_000)
 
 
 def call(*arguments: str, **env: str) -> Result:
@@ -112,7 +120,9 @@ def test_the_newest_trouble_needs_no_slot(url: str) -> None:
     assert lines[0].endswith("12:00:10, every 10 seconds: overlap")
     assert "the run of 2026-06-01 12:00:00, attempt 2 by web2-7, was still going (told by web1)" in lines[3]
     assert 'overlap="allow"' in lines[-1]
-    assert out("why", "report", "--url", url)[0].endswith("12:01:10, every 10 seconds: success")
+    lines = out("why", "report", "--url", url)
+    assert lines[0].endswith("12:01:10, every 10 seconds: success")
+    assert lines[-1] == "nothing to do"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +132,7 @@ def test_the_newest_trouble_needs_no_slot(url: str) -> None:
         (str(SLOT + 20_000), "missed", "12:01:10: success by web2-7"),
         ("2026-06-01T14:00:20+02:00", "missed", "nobody claimed it"),
         ("2026-06-01T12:00:05", "no slot", "no slot of its schedule now (every 10 seconds)"),
-        ("2020-01-01", "forgotten", "history goes back to 2026-06-01 12:00:00 only"),
+        ("2020-01-01", "forgotten", "history goes back to 2026-06-01 12:00:00 only, or the job was not there yet"),
         ("9000-01-01", "not due", "due in "),
     ],
 )
@@ -300,6 +310,24 @@ def test_top_shows_what_is_overdue_first_and_as_much_as_fits() -> None:
     assert any("… and" in line and "more jobs" in line for line in lines)
 
 
+def test_in_110_columns_no_time_is_broken() -> None:
+    slot = NOW // 10_000 * 10_000 - 600_000
+
+    async def main():
+        async with MemoryBackend(MemoryStore()) as backend:
+            await backend.save_cards([card("invoices-of-the-month", words="At 09:00, Monday through Friday")])
+            await backend.save_result("invoices-of-the-month", attempt(slot, 1, "success", 0, 5))
+            return await survey(backend)
+
+    found = asyncio.run(main())
+    console = Console(width=110, height=30, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    console.print(screen(found, "the store", 30))
+    console.file.close()
+    shown = console.export_text()
+    assert moment(slot) in shown
+    assert moment(found.jobs[0].next_slot) in shown
+
+
 def test_top_runs_in_a_terminal_until_q(url: str) -> None:
     fill(url, card("sync"))
     master, slave = pty.openpty()
@@ -352,6 +380,7 @@ def test_a_store_that_is_well_is_said_to_be(url: str) -> None:
     assert {finding["state"] for finding in found.values()} == {"ok"}
     assert {"zone data", "store", "clock", "round trip", "jobs"} <= found.keys()
     assert found["jobs"]["text"] == "1, none overdue"
+    assert found["store"]["text"].startswith(f"namespace 'tenure' of {hide_secrets(url)} answers, after ")
     for arguments, env in (
         ((url,), {}),
         (("--url", url), {}),

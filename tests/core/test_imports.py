@@ -32,7 +32,7 @@ LAYERS = [
     "scheduler",
     "successes",
     "cli demo testing otel web",
-    "__init__",
+    "__init__ __main__",
 ]
 LAYER = {module: height for height, line in enumerate(LAYERS) for module in line.split()}
 

@@ -107,6 +107,12 @@ def test_a_run_that_kills_each_of_its_holders(world, work, jobs):
     assert "killed for memory?" in advice
 
 
+def test_one_attempt_is_no_attempts():
+    rows = [Row(10_000, 1, "crashed", 1, "a", 10_000, 40_000), Row(10_000, 0, "exhausted", instance="b")]
+    told = tell(Known(job="sync", now_ms=60_000, rows=rows), 10_000)
+    assert told.lines[-1].text == "given up: its only attempt was used up (told by b)"
+
+
 def test_slots_that_overlapped_and_were_superseded_name_the_other_run(world, work, jobs):
     work.takes_s = 25
     a = world.start(jobs(work, lease="6s"), "a")

@@ -14,6 +14,9 @@ from tenure.schedule import Schedule, schedule_of
 
 Kind = Literal["due", "claim", "takeover", "end", "lost", "released", "running", "unstarted", "missed", "note"]
 
+NOTHING_TO_DO = "nothing to do"
+"""The advice for a run that went well."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -190,7 +193,8 @@ def _unstarted(known: Known, row: Row, attempts: Sequence[Row]) -> Line:
     if row.status == "overlap":
         return Line("unstarted", f"not run: {_in_the_way(known, row.slot)} was still going{by}")
     if row.status == "exhausted":
-        return Line("unstarted", f"given up: its {len(attempts) or 'allowed'} attempts were used up{by}")
+        used = "its only attempt was" if len(attempts) == 1 else f"its {len(attempts) or 'allowed'} attempts were"
+        return Line("unstarted", f"given up: {used} used up{by}")
     newer = _newer(known, row.slot)
     of = "a newer run" if newer is None else f"the newer run of {_instant(newer.slot)}"
     return Line("unstarted", f"{'given up' if attempts else 'not run'}: {of} had started{by}")
@@ -283,7 +287,7 @@ def _without_record(known: Known, slot: int, status: str) -> Iterator[Line]:
         yield Line("note", "nobody has claimed it yet; it may start still")
     elif status == "forgotten":
         oldest = min(row.slot for row in known.rows)
-        yield Line("note", f"history goes back to {_instant(oldest)} only")
+        yield Line("note", f"history goes back to {_instant(oldest)} only, or the job was not there yet")
     yield from _neighbours(known, slot)
 
 
@@ -335,7 +339,7 @@ def _advice(known: Known, slot: int, status: str, attempts: Sequence[Row]) -> st
     limit = known.card.max_late_ms if known.card is not None else None
     if limit and late_ms > limit / 2:
         return f"the work is done; it began {_length(late_ms)} late, and {to_text(limit)} is the limit"
-    return "nothing to do"
+    return NOTHING_TO_DO
 
 
 def _length(ms: int) -> str:

@@ -17,7 +17,7 @@ from tenure.registry import connect
 def demo(record: Path | None, backend: str | None) -> None:
     """Watch a failover: three processes, one killed, one frozen, one stopped; each slot ends once.
 
-    It takes about twenty seconds. The exit code is 1 if a slot ended twice, or was lost. In a store of yours it uses a
+    It takes about fifteen seconds. The exit code is 1 if a slot ended twice, or was lost. In a store of yours it uses a
     namespace of its own, tenure-demo-…, in which one job is left.
     """
     connect(backend or "sqlite:///demo.db")  # is it installed? nothing is opened

@@ -106,7 +106,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """For a terminal."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for header in headers:
-        made.add_column(header, overflow="fold")
+        made.add_column(header, overflow="fold", no_wrap=header.endswith(", UTC"))  # other columns give way to times
     for row in rows:
         made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     return made

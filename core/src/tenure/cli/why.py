@@ -11,7 +11,7 @@ from tenure.history import read_rows
 from tenure.outlook import is_gone
 from tenure.protocol import LeaseBackend
 from tenure.schedule import Zone, cron, zone_name
-from tenure.story import Known, Story, newest_trouble, tell, tell_last
+from tenure.story import NOTHING_TO_DO, Known, Story, newest_trouble, tell, tell_last
 
 _RECORDS = 1_000
 _LINES_OF_AN_ERROR = 40
@@ -68,4 +68,4 @@ def _show(story: Story, known: Known, zone: Zone) -> None:
     for line in story.lines:
         if line.error:
             click.echo("\n" + "\n".join(printable(line.error).splitlines()[-_LINES_OF_AN_ERROR:]))
-    click.echo(f"\nwhat to do: {story.advice}")
+    click.echo(f"\n{story.advice}" if story.advice == NOTHING_TO_DO else f"\nwhat to do: {story.advice}")

@@ -45,11 +45,15 @@ export function show() {
       list.append(items.get(key(run)));
     }
   }
-  say(find("#held-title"), held().length ? `Held now: ${held().length}` : "Held now: nothing");
   tick();
 }
 
+export const isOver = (run) => !run.live || run.expires_at_ms <= now();
+
 export function tick() {
+  const over = held().filter(isOver).length;
+  const more = over ? `, lease over: ${over}` : "";
+  say(find("#held-title"), `Held now: ${held().length - over || "nothing"}${more}`);
   for (const run of held()) {
     const item = items.get(key(run));
     if (item) tell(item.firstChild, run);
@@ -59,7 +63,7 @@ export function tick() {
 function tell(button, run) {
   const [, left, who, since, lease] = button.children;
   const ms = run.expires_at_ms - now();
-  const over = !run.live || ms <= 0;
+  const over = isOver(run);
   // Without a card the longest lease that was seen is the whole of it.
   const whole = job(run.job)?.card?.lease_ms ?? Math.max(leases.get(key(run)) ?? 1, ms);
   leases.set(key(run), whole);

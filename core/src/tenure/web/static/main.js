@@ -73,11 +73,14 @@ function tellVerdict() {
 
 function counts() {
   const { failed, taken } = lately.count();
-  const holding = new Set(held().map((run) => run.holder)).size;
-  const now = held().length
-    ? `${held().length} held by ${holding} ${holding === 1 ? "instance" : "instances"}`
+  const live = held().filter((run) => !holders.isOver(run));
+  const holding = new Set(live.map((run) => run.holder)).size;
+  const now = live.length
+    ? `${live.length} held by ${holding} ${holding === 1 ? "instance" : "instances"}`
     : "nothing held";
-  return `${now} · in the last hour ${failed} failed, ${taken} taken over`;
+  const over = held().length - live.length;
+  const waiting = over ? ` · ${over} with ${over === 1 ? "its" : "their"} lease over` : "";
+  return `${now}${waiting} · in the last hour ${failed} failed, ${taken} taken over`;
 }
 
 function tellTrouble() {
