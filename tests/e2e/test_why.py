@@ -44,7 +44,8 @@ def test_the_morning_after(tmp_path):
     try:
         assert doomed.wait(60) == -9
         slot = why(url).split("slot ")[1][:19].replace(" ", "T")
-        assert "its lease is over" in why(url, slot) or "runs still" in why(url, slot)
+        told = why(url, slot)  # once: the lease may be over a moment later
+        assert "its lease is over" in told or "runs still" in told
         other = subprocess.Popen([sys.executable, str(app), url, "other"])
         wait_until(
             lambda: "what to do" in why(url, slot) and "superseded" in why(url, slot), "a newer run superseded it"
