@@ -469,6 +469,11 @@ def test_a_server_with_a_password_says_what_is_wrong_with_the_urls(server, user,
         server.call("CONFIG", "SET", "requirepass", "", password="hunter2")
 
 
+def test_a_server_without_tls_that_never_answered_is_doubted_to_speak_it(server):
+    with pytest.raises(BackendUnavailable, match=r"no answer within 500ms: does it speak TLS on this port\?"):
+        asyncio.run(_enter(connect(f"rediss://{HOST}:{server.port}", timeout="500ms")))
+
+
 def test_what_does_not_speak_the_protocol_is_no_such_server():
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port, pytest.raises(BackendMisconfigured, match="protocol"):
         asyncio.run(_enter(connect(f"redis://{HOST}:{port}")))

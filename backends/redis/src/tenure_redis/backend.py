@@ -125,6 +125,7 @@ class RedisBackend:
         self._wait_replicas = wait_replicas
         self._create = create
         self._entered = 0
+        self._answered = False
         self._session: Session | None = None
 
     def __str__(self) -> str:
@@ -285,7 +286,9 @@ class RedisBackend:
         """Look whether the store can be used; every entry does, the later ones cost two round trips."""
         self._settings.check_files()
         words = (FORMAT, 1 if self._create else 0)
-        self._check_format(await self._ask(scripted(scripts.ENTER, [self._keys.store], *words)))
+        stored = await self._ask(scripted(scripts.ENTER, [self._keys.store], *words))
+        self._answered = True
+        self._check_format(stored)
         if self._wait_replicas:
             await self._ask(Request(("WAIT", 0, 1), key=self._keys.store))  # whether it may be asked
         self._take(await self._servers(session))
@@ -372,7 +375,7 @@ class RedisBackend:
             await session.aclose()
 
     def _silent(self) -> BackendUnavailable:
-        return silent(self._settings.shown, to_text(self._timeout_ms))
+        return silent(self._settings.shown, to_text(self._timeout_ms), ever_answered=self._answered)
 
     def _translate(self, error: Exception) -> BackendError:
         hide_in_error(error, self._settings.passwords)

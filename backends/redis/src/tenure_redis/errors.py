@@ -75,9 +75,12 @@ def translate(error: Exception, place: str, prefix: str) -> BackendError:
     return translated
 
 
-def silent(place: str, limit: str) -> BackendUnavailable:
+def silent(place: str, limit: str, *, ever_answered: bool) -> BackendUnavailable:
     """What a call raises that got no answer in time."""
-    error = BackendUnavailable(f"{place}: no answer within {limit}")
+    # A server without TLS waits for the rest of what it takes for a command.
+    in_doubt = place.startswith(("rediss", "valkeys")) and not ever_answered
+    hint = ": does it speak TLS on this port? If not, write redis://" if in_doubt else ""
+    error = BackendUnavailable(f"{place}: no answer within {limit}{hint}")
     error.__cause__ = TimeoutError("no answer")
     return error
 
