@@ -390,7 +390,7 @@ def test_a_store_that_cannot_be_used_is_a_failure(tmp_path) -> None:
 def test_a_store_that_is_not_there_is_not_made(command: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = fails(1, command, "sync", "--url", "sqlite:///typo.db")
-    assert said == f"tenure: there is no store at {tmp_path}/typo.db"
+    assert said.startswith(f"tenure: there is no store at {tmp_path}/typo.db; look at the path")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,7 +47,8 @@ class Database:
     def open(self) -> sqlite3.Connection:
         """A prepared connection, usable from any thread, one at a time; sqlite3.Error or BackendError if it fails."""
         if not self.create and not Path(self.path).exists():
-            raise BackendMisconfigured(f"there is no store at {self.path}")
+            remedy = "look at the path, or start an instance, which makes one unless it has create=false"
+            raise BackendMisconfigured(f"there is no store at {self.path}; {remedy}")
         fault = _fault_of(Path(self.path))
         if fault is not None:
             raise BackendMisconfigured(f"{self.path}: {fault}")
