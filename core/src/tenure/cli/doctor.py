@@ -10,7 +10,7 @@ import click
 
 from tenure.cli.group import FAILURE
 from tenure.cli.output import iso, moment, print_json, print_table
-from tenure.cli.store import cards_of, entered, given_url, place, url_as_word
+from tenure.cli.store import cards_of, entered, given_url, url_as_word
 from tenure.cli.survey import JobLine, Survey, survey
 from tenure.duration import to_text
 from tenure.errors import BackendError, InvalidInput
@@ -56,7 +56,7 @@ async def _examine(url: str, namespace: str) -> list[Finding]:
     try:
         async with entered(url, namespace) as backend:
             took_ms = (time.perf_counter() - began) * 1_000
-            findings.append(Finding("store", "ok", f"{place(url, namespace)} answers, after {took_ms:.0f} ms"))
+            findings.append(Finding("store", "ok", f"{backend} answers, after {took_ms:.0f} ms"))
             findings += await _of_store(backend)
     except InvalidInput:
         raise
