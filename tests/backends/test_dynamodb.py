@@ -580,7 +580,9 @@ def test_errors_before_a_reply():
     for exc, kind in ((NoCredentialsError(), BackendMisconfigured), (KeyError("Item"), BackendMisconfigured)):
         assert isinstance(translated("place", "jobs", None, exc), kind)
     refused = EndpointConnectionError(endpoint_url="http://127.0.0.1:1")
-    assert isinstance(translated("place", "jobs", None, refused), BackendUnavailable)
+    said = translated("place", "jobs", None, refused)
+    assert isinstance(said, BackendUnavailable)
+    assert str(said).endswith("look at the region, the endpoint and the network")
 
 
 @contextmanager

@@ -91,7 +91,8 @@ def _without_a_reply(place: str, exc: Exception) -> BackendError:
         return BackendMisconfigured(f"{place}: {exc}; {_MISSING[name]}")
     if isinstance(exc, ValueError | TypeError | KeyError | LookupError):
         return BackendMisconfigured(f"{place}: {name}: it does not answer as DynamoDB does")
-    return BackendUnavailable(f"{place}: {name}: it could not be asked")
+    where = "; look at the region, the endpoint and the network" if name == "EndpointConnectionError" else ""
+    return BackendUnavailable(f"{place}: {name}: it could not be asked{where}")
 
 
 _MISSING = {
