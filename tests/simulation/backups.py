@@ -55,10 +55,10 @@ def _is_done(history: History, duty: _Duty, *, by_claim: bool = False) -> bool:
         ended_since = call.ended_s is not None and duty.since_seq < call.ended_seq and call.ended_s <= due_s
         if ended_since and call.answered and call.answer.outcome != "running":
             return True
-    if not by_claim and any(
-        look.sent_s <= due_s and (look.sent_seq > duty.since_seq or look.ended_seq > duty.since_seq)
-        for look in history.looks[node.name, duty.job]
-    ):
+    looks = history.looks[node.name, duty.job]
+    if any(look.sent_seq < duty.since_seq < look.ended_seq for look in looks):
+        return True  # likewise
+    if not by_claim and any(look.sent_s <= due_s and look.sent_seq > duty.since_seq for look in looks):
         return True
     if history.executes(node, duty.job, duty.slot, since_s, due_s):
         return True
