@@ -62,7 +62,7 @@ def _is_done(history: History, duty: _Duty, *, by_claim: bool = False) -> bool:
         return True
     if history.executes(node, duty.job, duty.slot, since_s, due_s):
         return True
-    return _too_many(history, duty)
+    return _too_many(history, duty, due_s)
 
 
 def _when_due_s(history: History, duty: _Duty) -> float:
@@ -71,12 +71,12 @@ def _when_due_s(history: History, duty: _Duty) -> float:
     return max(duty.due_s, history.out_of_trouble_s(duty.node, duty.since_s, duty.due_s) + beats_s)
 
 
-def _too_many(history: History, duty: _Duty) -> bool:
+def _too_many(history: History, duty: _Duty, due_s: float) -> bool:
     """Under skip only so many of a job's runs are watched."""
     if all(spec.overlap == "allow" for spec in history.specs(duty.node, duty.job)):
         return False
     newer = sum(
-        who == duty.node.name and job == duty.job and slot > duty.slot and calls[0].sent_s <= duty.due_s
+        who == duty.node.name and job == duty.job and slot > duty.slot and calls[0].sent_s <= due_s
         for (who, job, slot), calls in history.claims.items()
     )
     return newer >= _MOST_WATCHES
