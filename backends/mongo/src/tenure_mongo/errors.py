@@ -4,6 +4,7 @@ import re
 
 from bson.errors import InvalidDocument
 from pymongo.errors import (
+    AutoReconnect,
     ConfigurationError,
     ConnectionFailure,
     InvalidOperation,
@@ -63,8 +64,11 @@ _DETAILS = re.compile(r" \(configured timeouts: [^)]*\)|, Timeout: .*, Topology 
 
 def translate(error: Exception, place: str) -> Exception:
     """The error as a caller gets it; what is no fault of the store is given back as it is."""
-    if isinstance(error, AttributeError) and isinstance(error.__context__, ConnectionFailure):
-        error = error.__context__  # a change stream's session may be gone when the driver wants to mark it
+    if isinstance(error, AttributeError) and error.name == "mark_dirty":
+        # The driver wants to mark a change stream's session at a lost connection, and the session may be gone. What
+        # it was handling is its context, unless somebody raised it again since.
+        before = error.__context__
+        error = before if isinstance(before, ConnectionFailure) else AutoReconnect("connection lost")
     if isinstance(error, BackendError) or not isinstance(error, _ERRORS):
         return error
     if isinstance(error, OverflowError):
