@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -359,7 +360,7 @@ def test_top_runs_in_a_terminal_until_q(url: str) -> None:
 def test_top_is_for_a_terminal(url: str) -> None:
     result = call("top", "--url", url)
     assert result.exit_code == 2
-    assert "tenure jobs --json" in result.stderr
+    assert "top without --json is for a terminal" in result.stderr
 
 
 # doctor
@@ -453,3 +454,16 @@ def test_what_the_backend_finds_is_told_too(url: str, monkeypatch) -> None:
     result = call("doctor", url)
     assert result.exit_code == 1
     assert "disk: free some space" in result.stdout
+
+
+def test_top_tells_programs_a_line_each_time(url: str) -> None:
+    fill(url, card("sync", next_slot=NOW + 5_000), claims=(claim_of("sync", NOW),))
+    command = [sys.executable, "-m", "tenure", "top", "--json", "--every", "0.2", "--url", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        told = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert told[0]["now_ms"] < told[1]["now_ms"]
+    assert [line["job"] for line in told[1]["jobs"]] == ["sync"]
+    assert [(run["slot"], run["holder"]) for run in told[1]["runs"]] == [(NOW, "host-1")]
+    assert errors == ""

@@ -1,10 +1,12 @@
 """``tenure top``."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -13,7 +15,7 @@ from rich.text import Text
 
 from tenure.cli.jobs import HEADERS, cells
 from tenure.cli.output import moment, seconds, table
-from tenure.cli.store import entered, jobs_argument, url_option
+from tenure.cli.store import entered, jobs_argument, of_store
 from tenure.cli.survey import Survey, survey
 from tenure.errors import BackendError
 from tenure.registry import hide_secrets
@@ -25,18 +27,20 @@ _ACTIVE = ("job", "slot, UTC", "attempt", "holder", "started, UTC", "lease")
 @click.command()
 @jobs_argument
 @click.option("--every", "period_s", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
-@url_option
-@click.option("--namespace", default="tenure", show_default=True, help="The namespace of the jobs.")
-def top(names: tuple[str, ...], period_s: float, url: str | None, namespace: str) -> None:
+@of_store
+def top(names: tuple[str, ...], period_s: float, url: str | None, namespace: str, as_json: bool) -> None:
     """Watch the jobs and who holds which run; q or Ctrl-C ends it.
 
-    Overdue jobs and those that run come first. A store that is away for a while is asked again.
+    Overdue jobs and those that run come first. A store that is away for a while is asked again. With --json there is a
+    line each time, until Ctrl-C or until nobody reads.
     """
+    if as_json:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_tell(names, period_s, url, namespace))
+        return
     console = Console()
     if not console.is_terminal:
-        raise click.UsageError(
-            "top is for a terminal; `tenure jobs --json` and `tenure active --json` are for programs"
-        )
+        raise click.UsageError("top without --json is for a terminal")
     with suppress(KeyboardInterrupt), _keys() as keys:
         asyncio.run(_watch(names, period_s, url, namespace, console, keys))
 
@@ -59,6 +63,16 @@ async def _watch(
                 with suppress(TimeoutError):
                     async with asyncio.timeout(period_s):
                         await ended.wait()
+
+
+async def _tell(names: tuple[str, ...], period_s: float, url: str | None, namespace: str) -> None:
+    async with entered(url, namespace) as backend:
+        while True:
+            found = await survey(backend, names)
+            jobs = [{**asdict(line), "state": line.state} for line in found.jobs]
+            runs = [asdict(run) for run in found.active]
+            click.echo(json.dumps({"now_ms": found.now_ms, "jobs": jobs, "runs": runs}))
+            await asyncio.sleep(period_s)
 
 
 def screen(found: Survey, title: str, height: int) -> RenderableType:
