@@ -3,14 +3,13 @@
 import asyncio
 import json
 import threading
-import time
 
 import pytest
 from tenure import BackendUnavailable, Health, MemoryBackend, Scheduler
 from tenure.health import Contact, asgi, wsgi
 from tenure.observe import Observers
 
-PATIENCE_S = 20
+from .waiting import PATIENCE_S, wait_until
 
 
 class Clock:
@@ -36,14 +35,6 @@ class Unsteady(MemoryBackend):
         if self.away:
             raise BackendUnavailable("away")
         return await super().claim(claim)
-
-
-def wait_until(predicate, description):
-    end = time.monotonic() + PATIENCE_S
-    while not (found := predicate()):
-        assert time.monotonic() < end, f"waited in vain until {description}"
-        time.sleep(0.005)
-    return found
 
 
 def healthy(**changes):

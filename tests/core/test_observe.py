@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -11,16 +10,9 @@ import pytest
 from tenure import BackendUnavailable, MemoryBackend, Scheduler, SchedulerStateError
 from tenure.observe import Observers
 
-PATIENCE_S = 20
+from .waiting import wait_until
+
 here = ContextVar("here", default=None)
-
-
-def wait_until(predicate, description):
-    end = time.monotonic() + PATIENCE_S
-    while not (found := predicate()):
-        assert time.monotonic() < end, f"waited in vain until {description}"
-        time.sleep(0.005)
-    return found
 
 
 class Looking:

@@ -39,16 +39,9 @@ from opentelemetry.trace import INVALID_SPAN, NoOpTracerProvider, StatusCode
 from tenure.otel import instrument
 from tenure.successes import Successes
 
-PATIENCE_S = 20
+from .waiting import PATIENCE_S, wait_until
+
 SLOT = 1_796_115_600_123
-
-
-def wait_until(predicate, description):
-    end = time.monotonic() + PATIENCE_S
-    while not (found := predicate()):
-        assert time.monotonic() < end, f"waited in vain until {description}"
-        time.sleep(0.005)
-    return found
 
 
 class Collected:
